@@ -1,0 +1,1 @@
+"""Paired attempts: records, the study on disk, evaluation and the agent."""
