@@ -15,6 +15,8 @@ from runner.errors import UserError
 
 FAMILIES = ("attention", "kv_cache", "mlp_norm", "moe", "quantization", "linear_attention")
 STUDY_PAIR = ("cutedsl", "tirx")
+# The published problem set's numbering: last number of each family, in the order of FAMILIES.
+_LAST_NUMBER = (18, 26, 43, 51, 61, 74)
 _FILE = re.compile(r"(\d{2,3})_([a-z0-9_]+)\.py")
 
 
@@ -63,6 +65,13 @@ class Problem:
 def shared_digests(root: Path) -> list[str]:
     """Digests of the files of a problem set that every problem may import."""
     return [digests.of_file(p) for p in sorted(root.glob("*.py")) if p.name != "__init__.py"]
+
+
+def family_of(number: int) -> str | None:
+    """The family that the published numbering gives a problem number, None outside 1 to 74."""
+    if number < 1:
+        return None
+    return next((family for family, last in zip(FAMILIES, _LAST_NUMBER) if number <= last), None)
 
 
 @cache

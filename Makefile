@@ -1,0 +1,37 @@
+# Two commands: `make report` (the recorded study, from nothing to a page) and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python -m mkb_analyze
+DEMO := outputs/demo
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: report test lint clean
+report: $(VENV)/.base
+	rm -rf $(DEMO)
+	mkdir -p $(DEMO)
+	cp -r examples/study $(DEMO)/study
+	$(RUN) annotate --study $(DEMO)/study --rater embedded
+	$(RUN) attribute --study $(DEMO)/study --rater embedded
+	$(RUN) trace --study $(DEMO)/study --rater embedded
+	$(RUN) report --study $(DEMO)/study --out $(DEMO)/report
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: setup.cfg pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(PIP) --editable '.[dev,dsl]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) outputs/demo build *.egg-info

@@ -1,0 +1,1 @@
+"""Studies made elsewhere, read into the study format."""
