@@ -1,0 +1,1 @@
+"""Labels: claims, rubrics, raters, the panel and its Label Studio bridge."""
