@@ -11,9 +11,9 @@ _CLOSERS = "\"'*_)]}”’」』）】"
 _PAIRS = {")": "(", "]": "[", "}": "{", "）": "（", "」": "「", "』": "『", "”": "“", "】": "【"}
 _OPENERS = frozenset(_PAIRS.values())
 _BLANK = " \t\r\n\x00\u3000\xa0\ufeff\u2028\u2029"
-_ABBREVIATIONS = frozenset(
-    "e.g i.e eg ie vs etc cf approx fig figs sec resp al incl excl w.r.t wrt eq eqs ch vol pp ca max min avg est ref "
-    "dr mr ms st".split())
+_ABBREVIATIONS = frozenset((
+    "e.g", "i.e", "eg", "ie", "vs", "etc", "cf", "approx", "fig", "figs", "sec", "resp", "al", "incl", "excl", "w.r.t",
+    "wrt", "eq", "eqs", "ch", "vol", "pp", "ca", "max", "min", "avg", "est", "ref", "dr", "mr", "ms", "st"))
 _NUMBERED = frozenset(("no", "nr", "p", "v", "fig", "sec", "eq"))
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7af]")
 _PROSE = re.compile(r"[A-Za-z]{3,}|[\u3400-\u9fff]{2}")
@@ -23,7 +23,9 @@ _ASIDE = re.compile(r"\([^()]{0,400}\)|（[^（）]{0,400}）|`[^`\n]{0,400}`")
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _LINK = re.compile(r"!?\[[^\]\n]{0,300}\]\([^)\n]{0,500}\)|https?://\S+")
 _LABEL_LINE = re.compile(r"\*\*[^*\n]{1,60}(?::\*\*|\*\*\s?[:：]|：\*\*)")
-_CELL_NOISE = frozenset("tok mib gib kib flops tflops gflops pflop tflop none null yes not nan pass fail bytes".split())
+_CELL_NOISE = frozenset((
+    "tok", "mib", "gib", "kib", "flops", "tflops", "gflops", "pflop", "tflop", "none", "null", "yes", "not", "nan",
+    "pass", "fail", "bytes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def _guards(text: str, start: int, end: int) -> list[tuple[int, int]]:
             continue
         spans.append((runs[k][0], runs[closer[k]][1]))
         k = closer[k] + 1
-    codes = {a: b for a, b in spans}
+    codes = dict(spans)
     stack: list[tuple[str, int]] = []
     quotes: list[int] = []
     n = start
@@ -86,7 +88,7 @@ def _guards(text: str, start: int, end: int) -> list[tuple[int, int]]:
             quotes.append(n)
         n += 1
     if len(quotes) % 2 == 0:
-        spans += [(a, b + 1) for a, b in zip(quotes[::2], quotes[1::2]) if b - a < 500]
+        spans += [(a, b + 1) for a, b in zip(quotes[::2], quotes[1::2], strict=True) if b - a < 500]
     spans.sort()
     merged: list[tuple[int, int]] = []
     for a, b in spans:
@@ -216,7 +218,7 @@ def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
     edges = [block.start, *_cuts(text, block.start, block.end), block.end]
     out: list[tuple[int, int]] = []
     held: int | None = None
-    for a, b in zip(edges, edges[1:]):
+    for a, b in zip(edges, edges[1:], strict=False):
         start, end = _trim(text, a, b)
         if start == end:
             continue

@@ -12,8 +12,9 @@ from tests.annotators.span_recall import measure
 PIECES = st.sampled_from([
     "- ", "  - ", "+ ", "* [x] ", "1. ", "12) ", "```", "```py\n", "~~~\n", "    ", "\t", "\r\n", "\n", "\r", "\n\n",
     "| ", " | ", "|---|---|\n", "# Head\n", "---\n", "===\n", "<!-- ", " -->", "{{ x }}\n", "> ", "`a|b`", "``` x ```",
-    "**Bold:** ", "*", "Tile is 128. ", "It is 1.3x slower", "e.g. ", "速度快了 1.3 倍。", "未测！", "；", "🚀", "👩‍💻 ", "\x00",
-    "\ufeff", "\u2028", "(", ")", "\"", "“", "”", "...", "3.14 ", "\u0301", "\x0b", "\x85",
+    "**Bold:** ", "*", "Tile is 128. ", "It is 1.3x slower", "e.g. ", "速度快了 1.3 倍。", "未测！", "；", "🚀",
+    "👩‍💻 ",
+    "\x00", "\ufeff", "\u2028", "(", ")", "\"", "“", "”", "...", "3.14 ", "\u0301", "\x0b", "\x85",
 ])
 NOTES = st.lists(st.one_of(PIECES, st.text(max_size=6)), max_size=60).map("".join)
 
@@ -37,7 +38,10 @@ def test_a_parent_stands_before_its_child_and_carries_its_own_start(note):
             assert claim.parent < index and claims[claim.parent].start == claim.parent_start
 
 
-@given(st.lists(st.sampled_from(["The tile is 128 wide.", "- It was 1.3x slower.", "核融合后快了两成。", "", "# A"]), max_size=12))
+LINES = st.sampled_from(["The tile is 128 wide.", "- It was 1.3x slower.", "核融合后快了两成。", "", "# A"])
+
+
+@given(st.lists(LINES, max_size=12))
 def test_line_ends_change_no_claim(lines):
     unix = [c.text for c in split("\n".join(lines))]
     assert [c.text for c in split("\r\n".join(lines))] == unix
@@ -82,7 +86,7 @@ def test_a_soft_wrapped_line_that_looks_like_an_item_stays_in_its_sentence():
 
 
 def test_nested_items_know_their_parent():
-    claims = split("- Split-K lost 12% here.\n  - The reduce kernel ate the gain.\n  - Only at T=40.\n- Next one stands alone.")
+    claims = split("- Split-K lost 12% here.\n  - The reduce ate the gain.\n  - Only at T=40.\n- Next stands alone.")
     assert [c.parent for c in claims] == [None, 0, 0, None]
     assert claims[1].parent_text == "Split-K lost 12% here."
 
@@ -108,8 +112,9 @@ def test_heading_is_the_nearest_above():
     assert [c.heading for c in claims] == ["One", "Two"]
 
 
-@pytest.mark.parametrize("piece", ["a", "(", "`", "``` ", "\"", "| ", "- ", "1. ", "**", "<!-- ", "> ", "$", "。", "x. ",
-                                   "- a b\n", "  - a b\n", "|-", "[", "a\n\n", "``` x\n", "(a. b) ", "\"a\" ", "{{", "\t"])
+@pytest.mark.parametrize("piece", [
+    "a", "(", "`", "``` ", "\"", "| ", "- ", "1. ", "**", "<!-- ", "> ", "$", "。", "x. ", "- a b\n", "  - a b\n", "|-",
+    "[", "a\n\n", "``` x\n", "(a. b) ", "\"a\" ", "{{", "\t"])
 def test_a_hundred_thousand_characters_take_linear_time(piece):
     def seconds(n_chars):
         note = (piece * (n_chars // len(piece) + 1))[:n_chars]
