@@ -1,0 +1,1 @@
+"""The report: one folder of pages that opens from disk."""
