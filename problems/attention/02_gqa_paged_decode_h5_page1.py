@@ -1,0 +1,68 @@
+"""Grouped-query attention, one decoding step over a paged KV cache: 5 query heads, 1 KV head, page size 1, bf16.
+
+inputs   q          bf16 [n_seqs, 5, 128]          one new query token a sequence
+         k_cache    bf16 [n_pages, 1, 1, 128]      v_cache likewise
+         kv_indptr  i32  [n_seqs + 1]              sequence b owns kv_indices[kv_indptr[b] : kv_indptr[b + 1]]
+         kv_indices i32  [n_tokens]                page numbers in token order, all different; unused pages exist
+outputs  out        bf16 [n_seqs, 5, 128]          softmax(q . k / sqrt(128)) . v over all tokens of the sequence
+         lse        f32  [n_seqs, 5]               natural log of the sum of exp of the scaled scores
+
+All query heads read the one KV head. Scores, exponentials and sums are float32. A sequence may be empty: then its `out`
+is 0 and its `lse` is -inf.
+"""
+
+from problems import precision
+
+SOURCE = ("Llama 4 Scout / Qwen2.5 14B (40 query heads, 8 KV heads, head_dim 128) under tensor parallelism 8: 5 and 1 a device; "
+          "a decoding batch of 128 with 3072 tokens each on average")
+SIZES = {"full": {"n_seqs": 128, "n_tokens": 393216, "n_pages": 425984},
+         "small": {"n_seqs": 4, "n_tokens": 1800, "n_pages": 2048}}
+N_HEADS, N_KV_HEADS, HEAD_DIM, PAGE = 5, 1, 128, 1
+OUTPUTS = ("bf16", "f32")
+INVARIANT = "shapes, types, scale 1/sqrt(128) and the total of tokens; lengths and page numbers are drawn, sequence 1 is empty"
+
+
+def make_inputs(xp, rng, size="full"):
+    s, bf16 = SIZES[size], precision.TYPES["bf16"]
+    q = (rng.standard_normal((s["n_seqs"], N_HEADS, HEAD_DIM), dtype=xp.float32) + 1).astype(bf16)
+    shape = (s["n_pages"], PAGE, N_KV_HEADS, HEAD_DIM)
+    # Keys share an offset (softmax forgets it, short sums do not); values vary about a mean.
+    k = (rng.standard_normal(shape, dtype=xp.float32) + 1).astype(bf16)
+    v = (rng.standard_normal(shape, dtype=xp.float32) + 0.25).astype(bf16)
+    share = rng.random(s["n_seqs"], dtype=xp.float32) + 0.5
+    share[1] = 0
+    ends = xp.floor(xp.cumsum(share) / xp.sum(share) * s["n_tokens"]).astype(xp.int32)
+    ends[-1] = s["n_tokens"]
+    indptr = xp.concatenate((xp.zeros(1, xp.int32), ends))
+    indices = xp.argsort(rng.random(s["n_pages"], dtype=xp.float32))[:s["n_tokens"]].astype(xp.int32)
+    return q, k, v, indptr, indices
+
+
+def reference(xp, q, k_cache, v_cache, kv_indptr, kv_indices):
+    n_seqs, group = q.shape[0], N_HEADS // N_KV_HEADS
+    kind = precision.wide_type()
+    out = xp.zeros((n_seqs, N_HEADS, HEAD_DIM), kind)
+    lse = xp.full((n_seqs, N_HEADS), -xp.inf, kind)
+    bounds = kv_indptr.tolist()
+    for b in range(n_seqs):
+        pages = kv_indices[bounds[b]:bounds[b + 1]]
+        if pages.size == 0:
+            continue
+        k = k_cache[pages].reshape(-1, N_KV_HEADS, HEAD_DIM).transpose(1, 2, 0)      # [kv head, d, token]
+        v = v_cache[pages].reshape(-1, N_KV_HEADS, HEAD_DIM).transpose(1, 0, 2)      # [kv head, token, d]
+        scores = precision.matmul(xp, q[b].reshape(N_KV_HEADS, group, HEAD_DIM), k) * HEAD_DIM ** -0.5
+        top = xp.max(scores, axis=-1, keepdims=True)
+        weights = xp.exp(scores - top)
+        norm = precision.total(xp, weights)
+        mixed = precision.matmul(xp, precision.narrow(weights, "bf16"), v) / norm
+        out[b] = mixed.reshape(N_HEADS, HEAD_DIM)
+        lse[b] = (xp.log(norm) + top).reshape(N_HEADS)
+    return precision.narrow(out, "bf16"), precision.narrow(lse, "f32")
+
+
+def work(size="full"):
+    s = SIZES[size]
+    cache = 2 * s["n_tokens"] * N_KV_HEADS * HEAD_DIM * 2
+    q_and_out = 2 * s["n_seqs"] * N_HEADS * HEAD_DIM * 2
+    return {"n_bytes": cache + q_and_out + 4 * (s["n_seqs"] * (N_HEADS + 1) + 1 + s["n_tokens"]),
+            "n_operations": 4 * s["n_tokens"] * N_HEADS * HEAD_DIM, "unit": "bf16"}
