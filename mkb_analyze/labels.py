@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from annotators.records import Adjudication, Annotation, Attribution, Fate
@@ -62,6 +63,14 @@ class Labels:
     raters: tuple[str, ...]
     n_unscored: Counter
     rubrics: dict[str, str]
+
+    @cached_property
+    def fates_by_transfer(self) -> dict[str, list[tuple[Votes, tuple[Fate, ...]]]]:
+        """The traced claims of each transfer, in the order of their spans."""
+        out: dict[str, list[tuple[Votes, tuple[Fate, ...]]]] = {}
+        for (key, _, _), value in sorted(self.fates.items(), key=lambda kv: kv[0]):
+            out.setdefault(key, []).append(value)
+        return out
 
     def categories(self, note_sha256: str | None) -> set[str]:
         """The labels that any claim of the note carries; empty for a note that was not annotated."""

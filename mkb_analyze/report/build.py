@@ -1,0 +1,114 @@
+"""From a study to a folder of pages: tables and figures made once, pages rendered, then the whole put in place."""
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+
+import jinja2
+
+from annotators import rubric as rubrics
+from mkb_analyze import analysis, table
+from mkb_analyze.report import pages, texts
+from mkb_analyze.simulate import is_synthetic
+from mkb_analyze.stats.estimate import Estimate
+from mkb_analyze.transfers import Outcome, Settings
+from runner import digests
+from runner.errors import UserError
+from runner.study import Study
+
+_HERE = Path(__file__).parent
+_MARK = ".mkb-analyze-report"
+
+
+@dataclass(frozen=True)
+class Made:
+    """Where the report stands and how much is in it."""
+
+    index: Path
+    n_pages: int
+    n_transfers: int
+
+
+def report(study_path: Path, out: Path, *, settings: Settings = Settings(), labels: str = "panel", seed: int = 0,
+           n_resamples: int = 2000) -> Made:
+    """Write the report of a study to `out`, whole or not at all; an older report there is replaced.
+
+    Raises:
+        UserError: no study there, or `out` holds something that is no report.
+    """
+    study = Study(study_path)
+    if out.exists() and any(out.iterdir()) and not (out / _MARK).is_file():
+        raise UserError(f"{out}: holds files that are no report; give an empty or a new folder")
+    data = analysis.analyse(study, settings=settings, which=labels, seed=seed, n_resamples=n_resamples)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    building = out.with_name(f".{out.name}.{os.getpid()}.building")
+    shutil.rmtree(building, ignore_errors=True)
+    try:
+        n_pages = _write(study, data, building)
+        (building / _MARK).write_text(data.study_digest + "\n")
+        # The old report goes only when the new one is whole; a crash between leaves the old one beside it.
+        old = out.with_name(f".{out.name}.{os.getpid()}.old")
+        if out.exists():
+            os.replace(out, old)
+        os.replace(building, out)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return Made(out / "index.html", n_pages, len(data.transfers))
+
+
+def _write(study: Study, data: "analysis.Analysis", out: Path) -> int:
+    (out / "static").mkdir(parents=True)
+    for name in ("report.css", "report.js"):
+        shutil.copyfile(_HERE / "static" / name, out / "static" / name)
+    (out / "static" / "code.css").write_text(texts.code_css())
+    environment = _environment(study, data)
+    files = {transfer.key: f"transfers/{slug(transfer.key)}.html" for transfer in data.transfers}
+    made = pages.Pages(study, data, environment, out, files)
+    for item in made.all():
+        target = out / item.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(item.html, "utf-8", "surrogatepass")
+        made.n_written += 1
+    for one in data.tables():
+        (out / "tables").mkdir(exist_ok=True)
+        (out / "tables" / f"{one.name}.csv").write_text(one.csv(), "utf-8", "surrogatepass")
+    return made.n_written
+
+
+def slug(key: str) -> str:
+    """A file name for a transfer: readable where its parts are plain, unique by a digest, never a path."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-").lower()[:80]
+    return f"{plain}-{digests.of_text(key)[:8]}"
+
+
+def _environment(study: Study, data: "analysis.Analysis") -> jinja2.Environment:
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True,
+                                     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["number"] = table.one
+    environment.filters["show"] = table.show
+    environment.tests["estimate"] = lambda value: isinstance(value, Estimate)
+    environment.tests["outcome"] = lambda value: isinstance(value, Outcome)
+    environment.globals |= {"settings": data.settings, "study_digest": data.study_digest, "which": data.labels.which,
+                            "seed": data.seed, "version": _version(), "scope": data.scope,
+                            "synthetic": is_synthetic(study)}
+    return environment
+
+
+def _version() -> str:
+    try:
+        return version("mkb-analyze")
+    except PackageNotFoundError:
+        return "from source"
+
+
+def palette_of(data: "analysis.Analysis") -> texts.Palette:
+    """The colours of the study's content rubric."""
+    content: rubrics.Rubric = data.rubric("content")
+    return texts.Palette.of(content.ids, content.none_label, content.role("unsupported"))
+
+

@@ -1,0 +1,1 @@
+"""Rows of the report's tables: transfers and labels in, estimates out."""
