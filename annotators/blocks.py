@@ -15,12 +15,13 @@ _TAG_LINE = re.compile(r"</?[A-Za-z][A-Za-z0-9-]{0,20}(?:[ \t][^<>]{0,300})?/?>"
 
 @dataclass
 class Block:
-    """One stretch of prose: `text[start:end]`, its kind, the heading above it and its enclosing item."""
+    """One stretch of prose: `text[start:end]`, its kind, the heading above it, all headings that hold it and its item."""
 
     start: int
     end: int
     kind: str  # paragraph, item, row
     heading: str
+    path: str
     indent: int = 0
     parent: "Block | None" = None
     children: bool = False
@@ -112,7 +113,8 @@ def _opens(body: str) -> int:
 class _Scanner:
     def __init__(self, text: str):
         self.text, self.lines, self.blocks = text, _lines(text), []
-        self.heading = ""
+        self.heading = self.path = ""
+        self.levels: list[tuple[int, str]] = []
         self.open: Block | None = None
         self.stack: list[Block] = []  # enclosing list items, outermost first
 
@@ -124,7 +126,7 @@ class _Scanner:
 
     def begin(self, line: _Line, start: int, kind: str, indent: int) -> Block:
         parent = self.stack[-1] if self.stack else None
-        block = Block(start, line.end, kind, self.heading, indent, parent)
+        block = Block(start, line.end, kind, self.heading, self.path, indent, parent)
         block.brackets = _opens(self.text[start:line.end])
         if parent is not None and kind == "item":
             parent.children = True
@@ -165,8 +167,12 @@ class _Scanner:
             self.stack.pop()
         self.begin(line, line.at, "paragraph", line.indent)
 
-    def title(self, body: str) -> None:
+    def title(self, body: str, level: int) -> None:
         self.heading = body.strip(_SPACE).strip("#").strip(_SPACE)
+        while self.levels and self.levels[-1][0] >= level:
+            self.levels.pop()
+        self.levels.append((level, self.heading[:200]))
+        self.path = " / ".join(h for _, h in self.levels[-6:])
         self.stack.clear()
         self.close()
 
@@ -217,15 +223,15 @@ class _Scanner:
                 while stop >= 0 and n + 1 < len(self.lines) and self.lines[n].end < stop:
                     n += 1
             elif body.startswith("#") and body.lstrip("#")[:1] in (" ", "\t", "") and line.indent < 4:
-                self.title(body)
+                self.title(body, len(body) - len(body.lstrip("#")))
             elif following and self.open and self.open.kind == "paragraph" and not self.stack \
                     and len(body) >= 3 and not set(body) - {"="}:
-                self.title(self.text[self.blocks.pop().start:self.lines[n - 1].end])
+                self.title(self.text[self.blocks.pop().start:self.lines[n - 1].end], 1)
             elif _BREAK.fullmatch(body):
                 if self.open and self.open.kind == "paragraph" and not self.stack and body.startswith("---") \
                         and "\n" not in (above := self.text[self.open.start:self.open.end]):
                     self.blocks.pop()
-                    self.title(above)
+                    self.title(above, 2)
                 else:
                     self.stack.clear()
                     self.close()

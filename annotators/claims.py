@@ -33,7 +33,8 @@ class Claim:
     """`text` is `note[start:end]` letter for letter; `parent` is the index of the claim that opens its item.
 
     `heading` is the text of the nearest heading above, `lead` the last line that only introduces
-    ("What failed:", a bold item title), `item` the whole paragraph, list item or row that holds the claim.
+    ("What failed:", a bold item title), `item` the whole paragraph, list item or row that holds the claim,
+    `path` all headings that it stands under, outermost first.
     """
 
     start: int
@@ -46,6 +47,7 @@ class Claim:
     parent_text: str = ""
     lead: str = ""
     item: str = ""
+    path: str = ""
 
 
 def _guards(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -272,7 +274,7 @@ def split(text: str) -> list[Claim]:
             inner = first if first is not None and block.kind == "item" else parent
             claims.append(Claim(
                 start, end, body, kind, heading, inner, claims[inner].start if inner is not None else None,
-                parent_text, lead, whole[:1200]))
+                parent_text, lead, whole[:1200], block.path))
             if first is None:
                 first = len(claims) - 1
         opener[id(block)] = first if first is not None else parent

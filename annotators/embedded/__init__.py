@@ -1,0 +1,1 @@
+"""The offline rater: features, training, the model file and the plain rules."""
