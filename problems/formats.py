@@ -85,6 +85,23 @@ def decode_blocks(xp: Any, name: str, codes: Any, scales: Any, block: tuple[int,
     return decode(xp, name, codes) * spread[: codes.shape[0], : codes.shape[1]]
 
 
+def encode_groups(xp: Any, name: str, x: Any, group: int) -> tuple[Any, Any]:
+    """Quantise `x` [..., k] with one scale a row and `group` of columns: scale = max|group| / largest value, 1 for zeros.
+
+    Returns codes [..., k] and scales [..., k / group] in the type of `x` (float32 at least): value = code * scale.
+    """
+    kind = precision.TYPES["f64"] if x.dtype == precision.TYPES["f64"] else precision.TYPES["f32"]
+    groups = x.astype(kind).reshape(*x.shape[:-1], x.shape[-1] // group, group)
+    largest = xp.max(xp.abs(groups), axis=-1)
+    scales = xp.where(largest > 0, largest / kind.type(LARGEST[name]), kind.type(1))
+    return encode(xp, name, groups / scales[..., None]).reshape(x.shape), scales
+
+
+def decode_groups(xp: Any, name: str, codes: Any, scales: Any) -> Any:
+    """Values of `codes` [..., k] with `scales` [..., k / group], in the wide type."""
+    return decode(xp, name, codes) * xp.repeat(precision.wide(scales), codes.shape[-1] // scales.shape[-1], axis=-1)
+
+
 def decode_nvfp4(xp: Any, codes: Any, block_scales: Any, tensor_scale: Any) -> Any:
     """Values of nvfp4: e2m1 `codes` [..., k], e4m3 `block_scales` [..., k / 16], `tensor_scale` [] or [1], float32.
 

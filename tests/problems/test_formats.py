@@ -103,3 +103,15 @@ def test_block_scales_cover_their_rows_and_columns():
     scales = np.arange(6, dtype=np.float32).reshape(2, 3)
     got = formats.decode_blocks(np, "e4m3", codes, scales, (4, 3))
     np.testing.assert_array_equal(got, scales[np.arange(5)[:, None] // 4, np.arange(7)[None] // 3])
+
+
+def test_groups_round_trip_within_half_a_step_and_reach_the_largest_code():
+    rng = np.random.default_rng(7)
+    x = (rng.standard_normal((5, 256)) * np.exp(3 * rng.standard_normal((5, 1)))).astype(np.float32)
+    x[3, 128:] = 0
+    codes, scales = formats.encode_groups(np, "e4m3", x, 128)
+    assert scales.shape == (5, 2) and scales[3, 1] == 1
+    back = formats.decode_groups(np, "e4m3", codes, scales)
+    # Three mantissa bits: 1/16 of the value at most, and half of the smallest step (2^-9) below the normal range.
+    assert (np.abs(back - x) <= np.maximum(np.abs(x) / 16, scales.repeat(128, axis=1) * 2.0 ** -10) * 1.0001).all()
+    assert (np.abs(formats.decode(np, "e4m3", codes)).reshape(5, 2, 128).max(-1) == 448 * (scales != 1)).all()
