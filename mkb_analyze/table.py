@@ -25,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`reading` is the one sentence that says how to read it; `notes` hold what a reader must know."""
+    """`reading` is the one sentence that says how to read it; `notes` hold what a reader must know; `exported` tables have a CSV."""
 
     name: str
     title: str
@@ -33,6 +33,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[dict[str, Any], ...]
     notes: tuple[str, ...] = ()
+    exported: bool = True
 
     def flat(self) -> tuple[list[str], list[list[Any]]]:
         """Header and rows of plain values; an estimate becomes value, low, high, n, p, q, method and reason."""

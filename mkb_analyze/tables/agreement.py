@@ -64,7 +64,7 @@ def _row(task: str, names: str, label: str, rated: list, groups: list | None, le
     else:
         kappa = coefficients.fleiss_general(rated, levels, how.level).value
     return {"task": task, "raters": names, "label": label, "n": len(rated), "base_rate": base_rate,
-            "raw": percent_agreement(rated, levels, how.level).value if rated else undefined("raw", "no item has two ratings"),
+            "raw": percent_agreement(rated, levels, how.level).over_items if rated else undefined("raw", "no item has two ratings"),
             "alpha": krippendorff_alpha(rated, levels, kind, how.n_resamples, how.rng(), groups, how.level)
             if rated else undefined("α", "no item has two ratings"),
             "kappa": kappa, "ac1": coefficients.gwet_ac1(rated, levels, how.level).value if rated else undefined("AC1", "no item has two ratings")}
