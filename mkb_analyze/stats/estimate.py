@@ -164,7 +164,12 @@ def undefined(
 
 
 def untested(
-    name: str, reason: str, n: int = 0, method: str = "none", n_by_cell: Mapping[str, int] | None = None
+    name: str,
+    reason: str,
+    n: int = 0,
+    method: str = "none",
+    n_by_cell: Mapping[str, int] | None = None,
+    df: float = math.nan,
 ) -> HypothesisTest:
     """The record of a test that cannot be made, with the reason."""
-    return HypothesisTest(name, math.nan, math.nan, n, method, n_by_cell=n_by_cell or {}, reason=reason)
+    return HypothesisTest(name, math.nan, math.nan, n, method, df, n_by_cell or {}, reason=reason)

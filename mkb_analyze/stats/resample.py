@@ -18,6 +18,8 @@ def quantile(replicates: Sequence[float], levels: Sequence[float], rule: str = "
     scale at (B + 1) a, as Davison & Hinkley 1997 and the boot package do; extremes cut to the smallest and largest).
     """
     values, levels = np.sort(np.asarray(replicates, dtype=float)), np.asarray(levels, dtype=float)
+    if np.isnan(levels).any():
+        return np.full(levels.shape, np.nan)
     if rule in RULES:
         return np.quantile(values, levels, method=RULES[rule])
     if rule != "normal":
@@ -36,12 +38,12 @@ def quantile(replicates: Sequence[float], levels: Sequence[float], rule: str = "
 
 
 def acceleration(jackknife: Sequence[float]) -> float:
-    """Efron's (1987) acceleration from leave-one-out values; 0 where they do not move."""
+    """Efron's (1987) acceleration from leave-one-out values; NaN where they do not move."""
     gap = np.mean(jackknife) - np.asarray(jackknife, dtype=float)
     spread = float((gap**2).sum())
     scale = float(np.abs(jackknife).max(initial=0.0)) ** 2
     if spread <= 1e-26 * max(scale, 1e-300) * len(gap):
-        return 0.0
+        return math.nan
     return float((gap**3).sum()) / (6 * spread**1.5)
 
 
@@ -63,7 +65,8 @@ def bias(n_below: int, n_equal: int, n_replicates: int, ties: str = "half") -> f
 def bca_levels(z0: Any, a: Any, level: float) -> np.ndarray:
     """The two quantile levels of the BCa interval (Efron 1987); arrays of z0 and a give shape (2, ...)."""
     z = stats.norm.ppf([(1 - level) / 2, (1 + level) / 2]).reshape(2, *([1] * np.ndim(z0)))
-    return stats.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return stats.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z)))
 
 
 def bca_interval(
@@ -74,10 +77,14 @@ def bca_interval(
     rule: str = "type7",
     ties: str = "half",
 ) -> tuple[float, float]:
-    """BCa limits from replicates and leave-one-out (leave-one-cluster-out) values; NaN if all lie on one side."""
+    """BCa limits from replicates and leave-one-out (leave-one-cluster-out) values.
+
+    NaN where the replicates lie on one side or the leave-one-out values do not move.
+    """
     n_below, n_equal = below_and_equal(replicates, estimate)
     z0 = bias(n_below, n_equal, len(replicates), ties)
-    if not math.isfinite(z0):
+    a = acceleration(jackknife)
+    if not (math.isfinite(z0) and math.isfinite(a)):
         return math.nan, math.nan
-    low, high = quantile(replicates, bca_levels(z0, acceleration(jackknife), level), rule)
+    low, high = quantile(replicates, bca_levels(z0, a, level), rule)
     return float(low), float(high)

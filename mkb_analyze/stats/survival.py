@@ -55,7 +55,9 @@ class Survival:
         if not len(before):
             return Estimate(name, 1.0, 1.0, 1.0, n, method, level)
         i = before[-1]
-        reason = "no survivors: no interval" if math.isnan(self.low[scale][i]) else ""
+        reason = ""
+        if math.isnan(self.low[scale][i]):
+            reason = "no survivors: no interval" if self.share[i] == 0 else "no event yet: no interval on this scale"
         return Estimate(name, self.share[i], self.low[scale][i], self.high[scale][i], n, method, level, reason=reason)
 
 
@@ -78,8 +80,8 @@ def _limits(share: np.ndarray, se: np.ndarray, level: float) -> tuple[dict, dict
         low = {"log": share * np.exp(-z * relative), "plain": np.maximum(share - z * se, 0)}
         high = {"log": np.minimum(share * np.exp(z * relative), 1), "plain": np.minimum(share + z * se, 1)}
         bend = z * relative / np.log(share)
-        low["log-log"] = np.where(share == 1, 1.0, share ** np.exp(-bend))
-        high["log-log"] = np.where(share == 1, 1.0, share ** np.exp(bend))
+        low["log-log"] = np.where(share == 1, np.nan, share ** np.exp(-bend))
+        high["log-log"] = np.where(share == 1, np.nan, share ** np.exp(bend))
     for side in (low, high):
         for scale in side:
             side[scale] = np.where(share > 0, side[scale], np.nan)
@@ -91,7 +93,8 @@ def kaplan_meier(
 ) -> Survival:
     """Kaplan & Meier's curve (1958); `events` 1 where the claim died at its time, 0 where it was last seen alive.
 
-    Limits on the log, log-log and plain scales as in R's survfit; where no survivor is left there are none. Cases
+    Limits on the log, log-log and plain scales as in R's survfit; where no survivor is left there are none, nor on the
+    log-log scale before the first event. Cases
     with a missing time or event are left out.
     """
     t = np.array([math.nan if v is None else v for v in times], dtype=float)
@@ -183,12 +186,12 @@ def log_rank(
         used = expected[rho] > 0
         if d.sum() == 0 or used.sum() < 2:
             reason = "no events" if d.sum() == 0 else "fewer than two groups at risk at an event"
-            tests.append(untested(name, reason, len(t), method, cells))
+            tests.append(untested(name, reason, len(t), method, cells, df=max(k - 1, 0)))
             continue
         gap = (observed[rho] - expected[rho])[used][:-1]
         inside = spread[rho][np.ix_(used, used)][:-1, :-1]
         if np.linalg.matrix_rank(inside) < len(inside):
-            tests.append(untested(name, "no event with two groups at risk", len(t), method, cells))
+            tests.append(untested(name, "no event with two groups at risk", len(t), method, cells, df=k - 1))
             continue
         value, df = float(gap @ np.linalg.solve(inside, gap)), int(used.sum()) - 1
         tests.append(HypothesisTest(name, value, float(stats.chi2.sf(value, df)), len(t), method, df, cells))
