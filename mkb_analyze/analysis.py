@@ -8,10 +8,9 @@ from annotators import rubric as rubrics
 from mkb_analyze import labels as labelling
 from mkb_analyze import transfers as tr
 from mkb_analyze.labels import Labels
-from mkb_analyze.stats import rates
 from mkb_analyze.table import Table, one
 from mkb_analyze.tables import agreement, attribution, content, outcomes, quality
-from mkb_analyze.tables.groups import Resampling, by, direction_name, harmed, helped, lift
+from mkb_analyze.tables.groups import Resampling, by, direction_name, harmed, helped, lift, share
 from mkb_analyze.transfers import Settings, Transfer
 from runner.records import Attempt
 from runner.study import Study
@@ -84,7 +83,7 @@ class Analysis:
         k_help, k_harm, n = sum(map(helped, resolved)), sum(map(harmed, resolved)), len(resolved)
         value = lift(resolved, "paired lift", self.how)
         few = f" With {n} transfers these figures are marks, not findings." if n < 30 else ""
-        harm = rates.wilson(k_harm, n, self.how.level)
+        harm = share(resolved, harmed, "harm rate", self.how)
         first = (f"The note helped in {k_help} and harmed in {k_harm} of {plural(n, 'resolved transfer')} "
                  f"(harm rate {one(harm.estimate, 'share')} [{one(harm.low, 'share')}, {one(harm.high, 'share')}]).")
         change = "not distinguishable from 0" if not value.low == value.low or value.low <= 0 <= value.high else "different from 0"

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mkb_analyze.stats import bootstrap, paired, rates
+from mkb_analyze.stats import bootstrap, ranks, rates
 from mkb_analyze.stats.estimate import Estimate, undefined
 from mkb_analyze.transfers import Outcome, Transfer
 
@@ -38,22 +38,27 @@ def direction_name(transfer: Transfer) -> str:
     return f"{transfer.source_dsl} → {transfer.target_dsl}"
 
 
+def _ratio(name: str, values: Sequence[float], transfers: Sequence[Transfer], **how: Any) -> bootstrap.Ratio:
+    """The mean of `values` as sums over clusters of one problem."""
+    _, codes = np.unique([t.problem for t in transfers], return_inverse=True)
+    n_clusters = int(codes.max()) + 1
+    return bootstrap.Ratio(name, np.bincount(codes, values, n_clusters), np.bincount(codes, minlength=n_clusters).astype(float),
+                           n=len(values), n_by_cell={"problems": n_clusters}, **how)
+
+
 def share(transfers: Sequence[Transfer], test: Callable[[Transfer], bool], name: str, how: Resampling) -> Estimate:
     """Share of transfers for which `test` holds: Wilson where each problem stands once, else clusters by problem."""
     hits = [bool(test(t)) for t in transfers]
-    problems = [t.problem for t in transfers]
-    wilson = rates.wilson(sum(hits), len(hits), how.level, name)
-    if len(set(problems)) == len(problems) or len(set(problems)) < 2:
-        return wilson
-    pooled = bootstrap.cluster_mean(np.asarray(hits, float), np.asarray(problems), rng=how.rng(), level=how.level,
-                                    n_resamples=how.n_resamples, name=name)
-    # Where nothing varies a bootstrap has no width; Wilson on the number of problems says how little that proves.
+    k, n, n_problems = sum(hits), len(hits), len({t.problem for t in transfers})
+    if n_problems in (n, 1):
+        return rates.wilson(k, n, how.level, name)
+    (pooled,) = bootstrap.cluster_bootstrap([_ratio(name, np.asarray(hits, float), transfers)], how.n_resamples, how.rng(), how.level)
+    cells = {"with": k, "without": n - k, "problems": n_problems}
     if math.isnan(pooled.low) or pooled.low == pooled.high:
-        k, n = sum(hits), len(hits)
-        few = rates.wilson(round(k / n * len(set(problems))) if n else 0, len(set(problems)), how.level, name)
-        return Estimate(name, k / n, few.low, few.high, n, "Wilson on the number of problems", how.level,
-                        {"with": k, "without": n - k, "problems": len(set(problems))})
-    return pooled
+        # Where nothing varies a bootstrap has no width; Wilson on the number of problems says how little that proves.
+        few = rates.wilson(round(k / n * n_problems), n_problems, how.level, name)
+        return Estimate(name, k / n, few.low, few.high, n, "Wilson on the number of problems", how.level, cells)
+    return replace(pooled, n_by_cell=cells)
 
 
 def lift(transfers: Sequence[Transfer], name: str, how: Resampling) -> Estimate:
@@ -61,13 +66,13 @@ def lift(transfers: Sequence[Transfer], name: str, how: Resampling) -> Estimate:
     if not transfers:
         return undefined(name, "no resolved transfer", method="cluster bootstrap by problem, BCa")
     logs = np.asarray([t.log_ratio for t in transfers])
-    pooled = bootstrap.cluster_mean(logs, np.asarray([t.problem for t in transfers]), rng=how.rng(), level=how.level,
-                                    n_resamples=how.n_resamples, name=name)
-    test = paired.wilcoxon(logs)
-    percent = lambda value: 100 * math.expm1(value) if not math.isnan(value) else math.nan  # noqa: E731
-    return Estimate(name, percent(float(logs.mean())), percent(pooled.low), percent(pooled.high), len(logs),
-                    f"{pooled.method}; p: Wilcoxon signed rank on log r", how.level, pooled.n_by_cell, test.p,
-                    notes=pooled.notes, reason=pooled.reason)
+    ratio = _ratio(name, logs, transfers, transform="exp-1", scale=100.0)
+    if len(ratio.top) < 2:
+        percent = 100 * math.expm1(float(logs.mean()))
+        return Estimate(name, percent, math.nan, math.nan, len(logs), "none", how.level, ratio.n_by_cell, reason="one problem alone: no interval")
+    (pooled,) = bootstrap.cluster_bootstrap([ratio], how.n_resamples, how.rng(), how.level)
+    p = ranks.signed_rank(logs).shift.p
+    return replace(pooled, p=p, method=f"{pooled.method}; p: Wilcoxon signed rank on log r")
 
 
 def helped(t: Transfer) -> bool:
