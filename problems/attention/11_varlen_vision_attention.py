@@ -12,7 +12,7 @@ from problems import precision
 
 SOURCE = ("Qwen-Image-Edit, whose Qwen2.5-VL vision tower has hidden size 1280 and 16 heads (full-attention layers); "
           "7 images of 2341 patches on average")
-SIZES = {"full": {"n_images": 8, "n_tokens": 16384}, "small": {"n_images": 3, "n_tokens": 520}}
+SIZES = {"full": {"n_images": 8, "n_tokens": 16384}, "small": {"n_images": 3, "n_tokens": 360}}
 N_HEADS, HEAD_DIM = 16, 80
 OUTPUTS = ("bf16",)
 INVARIANT = "shapes, types, scale 1/sqrt(80) and the total of patches; the images' sizes are drawn, image 1 is empty"
