@@ -170,9 +170,7 @@ def fleiss_kappa(counts: Sequence[Sequence[int]], level: float = 0.95, name: str
     return Fleiss(general, se_null, z, np.where(pq > 0, per_category, nan), m)
 
 
-def fleiss_general(
-    ratings: Any, levels: Sequence[Any], level: float = 0.95, name: str = "Fleiss kappa"
-) -> Coefficient:
+def fleiss_general(ratings: Any, levels: Sequence[Any], level: float = 0.95, name: str = "Fleiss kappa") -> Coefficient:
     """Fleiss' kappa from items x raters with missing ratings (Gwet 2014, sec. 2.5)."""
     counts = label_counts(codes(ratings, levels), len(list(levels))).astype(float)
     return _over_items(counts, "fleiss", name, "Fleiss kappa, unequal raters; Gwet's standard error, Fisher z", level)

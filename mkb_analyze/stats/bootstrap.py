@@ -207,7 +207,9 @@ def _accelerations(jackknife: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(a) & ~tiny, a, 0.0)
 
 
-def _records(ratios, estimate, low, high, lost, equal, resamples, n_clusters, method, level, xp) -> tuple[Estimate, ...]:
+def _records(
+    ratios, estimate, low, high, lost, equal, resamples, n_clusters, method, level, xp
+) -> tuple[Estimate, ...]:
     estimate = _host(estimate, xp)
     out = []
     for i, ratio in enumerate(ratios):

@@ -41,9 +41,7 @@ def reproduction_number(
             "carriers": int((carriers * keep).sum()),
             "new carriers": int((new * keep).sum()),
         }
-        return Ratio(
-            label, per_chain(new * keep), per_chain(carriers * keep), n=cells["carriers"], n_by_cell=cells
-        )
+        return Ratio(label, per_chain(new * keep), per_chain(carriers * keep), n=cells["carriers"], n_by_cell=cells)
 
     ratios = [ratio(name, np.ones(len(carriers), dtype=bool))]
     if generations is not None:

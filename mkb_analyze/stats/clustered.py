@@ -107,9 +107,7 @@ def _finished(names, coef, se, df, n, n_clusters, method, level, separated, what
     for j, label in enumerate(names):
         if label in separated or what:
             reason = what or "separated: the data push this coefficient to infinity"
-            estimates.append(
-                Estimate(label, math.nan, math.nan, math.nan, n, method, level, cells, reason=reason)
-            )
+            estimates.append(Estimate(label, math.nan, math.nan, math.nan, n, method, level, cells, reason=reason))
             continue
         t = coef[j] / se["CR2"][j] if se["CR2"][j] > 0 else math.nan
         if math.isnan(t):
@@ -140,9 +138,7 @@ def cluster_linear(
     se["model"] = np.sqrt(variance * np.diag(np.linalg.inv(x.T @ x)))
     log_likelihood = -n / 2 * (math.log(2 * math.pi * (residuals @ residuals) / n) + 1) if variance > 0 else math.inf
     rest = _finished(names, coef, se, df, n, n_groups, method, level, (), "")
-    return ClusterFit(
-        tuple(names), coef, se, df, n=n, n_clusters=n_groups, log_likelihood=log_likelihood, **rest
-    )
+    return ClusterFit(tuple(names), coef, se, df, n=n, n_clusters=n_groups, log_likelihood=log_likelihood, **rest)
 
 
 def _no_fit(names: Sequence[str], n: int, n_groups: int, method: str, level: float) -> ClusterFit:

@@ -63,6 +63,13 @@ class Conditional:
         seen = p[self.support == self.observed][0]
         return float(min(p[p <= seen * TIE].sum(), 1.0))
 
+    def mid_p(self) -> float:
+        """The two-sided p with the seen probability, and all that tie with it, counted half (Lancaster 1961)."""
+        p = self.probabilities(1.0)
+        seen = p[self.support == self.observed][0]
+        ties = p[(p <= seen * TIE) & (p >= seen / TIE)].sum()
+        return float(min(max(p[p <= seen * TIE].sum() - ties / 2, 0.0), 1.0))
+
     @property
     def carries_nothing(self) -> bool:
         return len(self.support) == 1
@@ -77,11 +84,16 @@ class Conditional:
             return math.inf
         return _solve(lambda t: self.mean(t) - self.observed, root)
 
-    def interval(self, level: float, root: Root | None = None) -> tuple[float, float]:
-        """Exact limits: each tail holds (1 - level)/2."""
+    def interval(self, level: float, root: Root | None = None, mid: bool = False) -> tuple[float, float]:
+        """Exact limits: each tail holds (1 - level)/2; `mid` counts the seen sum's own probability half in its tail."""
         a = (1 - level) / 2
-        low = 0.0 if self.observed == self.support[0] else _solve(lambda t: self.upper(t) - a, root)
-        high = math.inf if self.observed == self.support[-1] else _solve(lambda t: self.lower(t) - a, root)
+
+        def tail(whole: Callable[[float], float], t: float) -> float:
+            own = self.probabilities(t)[self.support == self.observed][0] / 2 if mid else 0.0
+            return whole(t) - own - a
+
+        low = 0.0 if self.observed == self.support[0] else _solve(lambda t: tail(self.upper, t), root)
+        high = math.inf if self.observed == self.support[-1] else _solve(lambda t: tail(self.lower, t), root)
         return low, high
 
 

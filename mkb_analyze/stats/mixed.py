@@ -143,6 +143,4 @@ def mixed_logistic(
         Estimate(v, c, c - h, c + h, n, method, level, cells, q, notes=notes)
         for v, c, h, q in zip(names, coef, half, p_values, strict=True)
     )
-    return MixedFit(
-        tuple(names), coef, se, float(at[-1]), marginal(at), bool(singular), estimates, n, n_groups
-    )
+    return MixedFit(tuple(names), coef, se, float(at[-1]), marginal(at), bool(singular), estimates, n, n_groups)

@@ -22,9 +22,7 @@ class Percent:
     n_items: int
 
 
-def percent_agreement(
-    ratings: Any, levels: Sequence[Any], level: float = 0.95, name: str = "raw agreement"
-) -> Percent:
+def percent_agreement(ratings: Any, levels: Sequence[Any], level: float = 0.95, name: str = "raw agreement") -> Percent:
     """Raw agreement of items x raters; Wilson's interval at the effective number of items p(1 - p)/var(mean).
 
     Two raters make each item yes or no, and the interval is Wilson's over items; more raters leave items between 0

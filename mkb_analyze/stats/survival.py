@@ -127,9 +127,7 @@ def kaplan_meier(
         )
     horizon = float(time[-1]) if n else math.nan
     mean = _restricted_mean(time, n_risk, n_event, share, n, level, f"{name} mean to the last time", cells)
-    return Survival(
-        time, n_risk, n_event, leaving - n_event, share, se, low, high, median, mean, horizon
-    )
+    return Survival(time, n_risk, n_event, leaving - n_event, share, se, low, high, median, mean, horizon)
 
 
 def _restricted_mean(time, n_risk, n_event, share, n, level, name, cells) -> Estimate:
