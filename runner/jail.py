@@ -1,0 +1,294 @@
+"""Start, watch and end one hostile child: its own session and namespaces, a bare environment, limits, no keys."""
+
+import ctypes
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+from runner.channel import Lines
+
+FILE_BYTES = 64 << 20
+N_PROCESSES = 512
+ADDRESS_BYTES = 24 << 30
+RESIDENT_SHARE = 0.5
+TAIL_BYTES = 4000
+# The few variables that finding Python, CUDA and a compiler can need; everything else (keys, tokens) stays behind.
+KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+        "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "SYSTEMROOT")
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+
+
+def project_root() -> Path:
+    """The folder that holds the `runner` package."""
+    return Path(__file__).resolve().parents[1]
+
+
+@cache
+def isolation() -> tuple[str, ...]:
+    """Which walls this machine lets us build: `net` and `pid` namespaces, `uid` (an account of its own).
+
+    `MKB_ISOLATION` (a comma list, possibly empty) narrows them where a driver cannot live behind one.
+    """
+    wanted = os.environ.get("MKB_ISOLATION", "net,pid,uid").split(",")
+    built = []
+    if shutil.which("unshare"):
+        built = [wall for wall in ("net", "pid") if wall in wanted and _works(_unshare((wall,)))]
+        if not built and os.geteuid():
+            built = [wall for wall in ("net", "pid") if wall in wanted and _works(_unshare((wall, "user")))]
+            built += ["user"] if built else []
+    if "uid" in wanted and os.geteuid() == 0 and all(map(_readable_by_all, _needed_folders())):
+        built.append("uid")
+    return tuple(built)
+
+
+def _unshare(walls: tuple[str, ...]) -> list[str]:
+    flags = [flag for wall, flag in (("user", "--map-root-user"), ("net", "--net")) if wall in walls for flag in [flag]]
+    if "pid" in walls:
+        flags += ["--pid", "--fork", "--kill-child"]
+    return ["unshare", *flags] if flags else []
+
+
+def _works(command: list[str]) -> bool:
+    try:
+        return subprocess.run([*command, "true"], capture_output=True, timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _needed_folders() -> list[Path]:
+    return [project_root(), Path(sys.prefix), Path(sys.executable).resolve(), Path(tempfile.gettempdir()),
+            *(Path(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and Path(p).exists())]
+
+
+def _readable_by_all(path: Path) -> bool:
+    # An account of its own may look only where every folder on the way lets everyone through.
+    try:
+        return all(step.stat().st_mode & 0o001 for step in (path, *path.parents)) and bool(path.stat().st_mode & 0o004)
+    except OSError:
+        return False
+
+
+class Child:
+    """One child process that serves one submission; `close()` ends it and everything it started."""
+
+    def __init__(self, dsl: str, device: str, environment: dict[str, str]):
+        self.dsl, self.device = dsl, device
+        self.walls = isolation()
+        self.folder = Path(tempfile.mkdtemp(prefix="mkb-child-"))
+        self.scratch = self.folder / "scratch"
+        self.scratch.mkdir()
+        self.uid = 100_000 + secrets.randbelow(900_000) if "uid" in self.walls else None
+        if self.uid:
+            self.folder.chmod(0o711)
+            os.chown(self.scratch, self.uid, self.uid)
+        ours, theirs = socket.socketpair()
+        self.lines = Lines(ours)
+        command = [*_unshare(self.walls), sys.executable, "-s", "-P", "-m", "runner.child", str(theirs.fileno()), dsl,
+                   device, str(self.uid or 0)]
+        self.output = open(self.folder / "output", "w+b")
+        self.process = subprocess.Popen(command, cwd=self.scratch, env=self._environment(environment),
+                                        stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT,
+                                        pass_fds=(theirs.fileno(),), start_new_session=True, preexec_fn=_die_with_parent)
+        theirs.close()
+        self.pid = self.process.pid
+        self._memory_limit = RESIDENT_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self.memory_exceeded = False
+        self._looked_at = 0.0
+
+    def _environment(self, extra: dict[str, str]) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        paths = [str(project_root()), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        extra = dict(extra)
+        paths += extra.pop("PYTHONPATH", "").split(os.pathsep)
+        scratch = str(self.scratch)
+        return {**kept, "HOME": scratch, "TMPDIR": scratch, "XDG_CACHE_HOME": scratch, "CUPY_CACHE_DIR": scratch + "/cupy",
+                "NUMBA_CACHE_DIR": scratch + "/numba", "TRITON_CACHE_DIR": scratch + "/triton", "LANG": "C.UTF-8",
+                "PYTHONPATH": os.pathsep.join(dict.fromkeys(p for p in paths if p)), "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **extra}
+
+    def settle(self) -> None:
+        """Learn the child's own process id, which differs from the launcher's inside a pid namespace."""
+        if "pid" in self.walls:
+            children = _children_of(self.process.pid)
+            self.pid = children[0] if children else self.process.pid
+
+    def look(self) -> None:
+        """Kill the child if it holds more than its share of the memory; cheap enough to call often."""
+        now = time.monotonic()
+        if now - self._looked_at < 0.2:
+            return
+        self._looked_at = now
+        resident = sum(_resident_bytes(pid) for pid in self.members())
+        if resident > self._memory_limit:
+            self.memory_exceeded = True
+            self.kill()
+
+    def members(self) -> list[int]:
+        """All processes of this child: its pid namespace where there is one, else its session and descendants."""
+        namespace = _namespace(self.pid) if "pid" in self.walls else None
+        found = []
+        for pid in _every_pid():
+            if pid == self.process.pid and pid != self.pid:
+                continue
+            if namespace is not None and _namespace(pid) == namespace or namespace is None and _session(pid) == self.process.pid:
+                found.append(pid)
+        return found
+
+    def cpu_ns(self) -> int | None:
+        """Processor time that all threads of the child have used, None where the kernel does not say."""
+        total = 0
+        try:
+            for task in os.listdir(f"/proc/{self.pid}/task"):
+                with open(f"/proc/{self.pid}/task/{task}/schedstat", "rb") as stream:
+                    total += int(stream.read().split()[0])
+        except (OSError, ValueError, IndexError):
+            return None
+        return total
+
+    def asleep_ns(self) -> int | None:
+        """`cpu_ns` once it stands still (or after a few milliseconds all the same): the child waits for its next call."""
+        before = self.cpu_ns()
+        for _ in range(10):
+            time.sleep(0.0003)
+            now = self.cpu_ns()
+            if now == before:
+                break
+            before = now
+        return before
+
+    def n_threads(self) -> int | None:
+        try:
+            return len(os.listdir(f"/proc/{self.pid}/task"))
+        except OSError:
+            return None
+
+    def mapped(self) -> set[str]:
+        """Files that the child has mapped as code."""
+        try:
+            with open(f"/proc/{self.pid}/maps", encoding="utf-8", errors="replace") as stream:
+                rows = (line.split(None, 5) for line in stream)
+                return {row[5].strip() for row in rows if len(row) == 6 and "x" in row[1] and row[5].startswith("/")}
+        except OSError:
+            return set()
+
+    def tail(self) -> str:
+        """The last few thousand characters that the child printed, control characters made visible."""
+        self.output.flush()
+        size = os.fstat(self.output.fileno()).st_size
+        text = os.pread(self.output.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES)).decode("utf-8", "replace")
+        return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text).strip()
+
+    def exit_words(self) -> str:
+        """How the child ended, in words."""
+        try:
+            code = self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            return "closed the channel but lives on"
+        code = 128 - code if code < 0 else code
+        if self.memory_exceeded:
+            return "was stopped: it held more memory than half of the machine's (out of memory)"
+        if code > 128:
+            try:
+                return f"was ended by {signal.Signals(code - 128).name}"
+            except ValueError:
+                pass
+        return f"left with exit status {code}"
+
+    def kill(self) -> None:
+        """End every process of the child, at once."""
+        for pid in self.members() if self.process.poll() is None else []:
+            _signal(pid)
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def close(self) -> None:
+        self.kill()
+        self.process.wait()
+        self.lines.close()
+        self.output.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def confine(device: str, uid: int) -> None:
+    """Called by the child before anything else: limits that it cannot lift again, and an account that owns nothing."""
+    import resource
+    _LIBC.prctl(38, 1, 0, 0, 0)   # PR_SET_NO_NEW_PRIVS
+    limits = [(resource.RLIMIT_FSIZE, FILE_BYTES), (resource.RLIMIT_CORE, 0)]
+    if uid:
+        limits.append((resource.RLIMIT_NPROC, N_PROCESSES))   # counted by account: only one of its own can be limited
+    if device != "cuda":
+        limits.append((resource.RLIMIT_AS, ADDRESS_BYTES))    # CUDA reserves far more addresses than memory
+    for kind, wanted in limits:
+        hard = resource.getrlimit(kind)[1]
+        value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(kind, (value, value))
+    if uid:
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _every_pid() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _stat(pid: int) -> list[str]:
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+        return stream.read().rsplit(")", 1)[1].split()
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return int(_stat(pid)[3])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _children_of(pid: int) -> list[int]:
+    found = []
+    for other in _every_pid():
+        try:
+            if int(_stat(other)[1]) == pid:
+                found.append(other)
+        except (OSError, IndexError, ValueError):
+            continue
+    return found
+
+
+def _namespace(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return None
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as stream:
+            fields = stream.read().split()
+            return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _signal(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+

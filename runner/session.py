@@ -1,0 +1,237 @@
+"""One child under the parent's clock: configure, calibrate, load, and call after call with what each one showed."""
+
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runner import dsls
+from runner.arrays import Arrays, is_array
+from runner.boxes import Boxes
+from runner.channel import ACK, ARMED, DELIVERED, DONE, GO, Garbled, Gone, Late
+from runner.jail import Child
+
+N_CALIBRATION_CALLS = 12
+_POLL_S = 0.0002
+_SPIN_S = 0.02
+
+
+class Fault(Exception):
+    """What is wrong with a submission: the stage at which it showed, and the reason in one line."""
+
+    def __init__(self, stage: str, reason: str):
+        super().__init__(reason)
+        self.stage, self.reason = stage, " ".join(reason.split("\n", 1)[0].split())[:600]
+        self.detail = reason
+
+
+@dataclass
+class Call:
+    """One call as the parent saw it; all times in milliseconds by the parent's clock but `child_ms`, a claim."""
+
+    parent_ms: float
+    armed_ms: float
+    delivered_ms: float
+    child_ms: float | None
+    idle_cpu_ms: float | None
+    claims: list = field(default_factory=list)
+    outputs: tuple = ()
+    n_dsl_calls: int = 0
+    fault: tuple[str, str] | None = None
+    changed_input: int | None = None
+    n_processes: int = 1
+    flags: dict | None = None
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What the handshake costs with nothing in the submission's place: medians in milliseconds."""
+
+    clock_ms: float
+    armed_ms: float
+    delivered_ms: float
+
+
+class Session:
+    """A child from start to end; every wait in it ends at `deadline` (on `time.monotonic`)."""
+
+    def __init__(self, dsl: str, device: str, deadline: float, child: Child | None = None):
+        self.deadline, self.device = deadline, device
+        self.plugin = dsls.plugin(dsl)
+        self.child = child or start(dsl, device)
+        self.boxes: Boxes | None = None
+        self.arrays: Arrays | None = None
+        self.ipc_fault: str | None = None
+        self._n = 0
+        self.stage = "load"
+
+    def ready(self) -> dict[str, Any]:
+        """Wait until the child has imported the array library and the DSL."""
+        answer = self._receive()
+        self.child.settle()
+        if not answer.get("ready"):
+            raise Broken(f"the child could not start: {str(answer.get('fault'))[:600]}")
+        return answer.get("flags") or {}
+
+    def configure(self, arrays: Arrays, inputs: tuple, outputs: tuple) -> None:
+        """Set up the memory in which draws travel; falls back to copies through the host where IPC is refused."""
+        self.arrays = arrays
+        self.boxes = Boxes(arrays, inputs, outputs)
+        self._send({"op": "configure", "layout": self.boxes.layout()}, (self.boxes.memory.fd,))
+        answer = self._receive()
+        self.boxes.shared_by_ipc = bool(answer.get("ipc")) and arrays.device == "cuda"
+        self.ipc_fault = answer.get("ipc_fault")
+
+    def calibrate(self, inputs: tuple) -> Overhead:
+        """Run the handshake with nothing in the submission's place, before any of its code is loaded."""
+        calls = [self.call(inputs, nothing=True) for _ in range(N_CALIBRATION_CALLS)][2:]
+        return Overhead(clock_ms=statistics.median(c.parent_ms - (c.child_ms or 0.0) for c in calls),
+                        armed_ms=statistics.median(c.armed_ms for c in calls),
+                        delivered_ms=statistics.median(c.delivered_ms for c in calls))
+
+    def load(self, kernel_text: str) -> dict[str, Any]:
+        """Import the submission in the child; returns its findings and whether it has a `build`.
+
+        Raises:
+            Fault: it cannot be imported or has no `solve`.
+        """
+        path = Path(self.child.scratch) / "kernel.py"
+        path.write_text(kernel_text, "utf-8")
+        path.chmod(0o444)
+        self._send({"op": "load", "path": "kernel.py"})
+        answer = self._receive()
+        if not answer.get("ok"):
+            raise Fault(_stage(answer.get("stage"), "load"), str(answer.get("fault") or "import error"))
+        return answer
+
+    def build(self) -> int:
+        """Call the submission's `build()`; returns how many kernels it compiled."""
+        self.stage = "compile"
+        self._send({"op": "build"})
+        answer = self._receive()
+        if not answer.get("ok"):
+            raise Fault("compile", str(answer.get("fault") or "compile error"))
+        return _count(answer.get("n_kernels"))
+
+    def watch(self, on: bool) -> dict[str, Any]:
+        """Begin or end the record of device kernels."""
+        self._send({"op": "watch", "on": on})
+        return self._receive()
+
+    def call(self, inputs: tuple, held: bool = False, nothing: bool = False, keep: bool = True, flags: bool = False,
+             cold: bool = True) -> Call:
+        """One call of `solve` on one draw, under the parent's clock.
+
+        The draw reaches the child's memory only now, while the child sleeps; the caches are made cold after that.
+        `held` holds the DSL's kernels back; `keep` copies the outputs out.
+        """
+        self._n += 1
+        n, boxes, arrays, words = self._n, self.boxes, self.arrays, self.boxes.memory.words
+        idle_from = self.child.asleep_ns()
+        boxes.write(inputs)
+        boxes.poison()
+        if cold:
+            arrays.flush_cache()
+        arrays.synchronise()
+        idle_to = self.child.cpu_ns()
+        scalars = {str(i): _plain(v) for i, v in enumerate(inputs) if not is_array(v)}
+        asked = time.perf_counter_ns()
+        self._send({"op": "call", "n": n, "held": held, "nothing": nothing, "flags": flags, "scalars": scalars})
+        self._spin(words, 4 * n + ARMED)
+        go = time.perf_counter_ns()
+        words[GO] = n
+        self._spin(words, 4 * n + DONE)
+        done = time.perf_counter_ns()
+        self._spin(words, 4 * n + DELIVERED)
+        delivered = time.perf_counter_ns()
+        # Copied out before the child's words are heard: what is not in the mailbox by now was not delivered.
+        outputs = boxes.read() if keep and not nothing else ()
+        answer = self._receive()
+        if answer.get("n") != n:
+            raise Fault("guard", "forged answer: the child answered another call than the one it was given")
+        call = Call(parent_ms=(done - go) / 1e6, armed_ms=(go - asked) / 1e6, delivered_ms=(delivered - done) / 1e6,
+                    child_ms=_milliseconds(answer.get("child_ms")), claims=_claims(answer.get("claims")),
+                    idle_cpu_ms=None if idle_from is None or idle_to is None else (idle_to - idle_from) / 1e6,
+                    n_dsl_calls=_count(answer.get("n_dsl_calls")), flags=answer.get("flags"))
+        if answer.get("fault"):
+            call.fault = (_stage(answer.get("stage"), "correctness"), str(answer["fault"]))
+        else:
+            call.outputs = outputs
+        if not nothing:
+            call.changed_input = boxes.first_changed(inputs)
+        return call
+
+    def close(self) -> None:
+        self.child.close()
+        if self.boxes:
+            self.boxes.close()
+
+    def _spin(self, words: memoryview, target: int) -> None:
+        # The GPU's pair is watched without a pause; on the processor a pause leaves the core to the child.
+        clock, hot = time.perf_counter, self.device == "cuda"
+        begun = clock()
+        while words[ACK] < target:
+            waited = clock() - begun
+            if waited > _SPIN_S or not hot:
+                time.sleep(_POLL_S if waited < 1 else 0.01)
+            if waited > 0.2:
+                self._look()
+
+    def _look(self) -> None:
+        self.child.look()
+        if self.child.process.poll() is not None:
+            raise self._gone()
+        if time.monotonic() > self.deadline:
+            raise Fault(self.stage, "hang: the time limit of one evaluation has passed")
+
+    def _send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        try:
+            self.child.lines.send(message, fds)
+        except Gone:
+            raise self._gone() from None
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            return self.child.lines.receive(self.deadline, self._look)
+        except Late:
+            raise Fault(self.stage, "hang: the time limit of one evaluation has passed") from None
+        except Gone:
+            raise self._gone() from None
+        except Garbled as fault:
+            raise Fault("guard", f"forged answer: {fault}") from None
+
+    def _gone(self) -> Fault:
+        return Fault(self.stage, f"the child is gone: it {self.child.exit_words()}")
+
+
+class Broken(Exception):
+    """The machine's fault, not the submission's: nothing was graded."""
+
+
+def start(dsl: str, device: str) -> Child:
+    """Start a child that imports the array library and the DSL at once; it waits until it is spoken to."""
+    plugin = dsls.plugin(dsl)
+    return Child(dsl, device, plugin.environment(device))
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _stage(value: Any, otherwise: str) -> str:
+    return value if value in ("load", "compile", "correctness") else otherwise
+
+
+def _milliseconds(value: Any) -> float | None:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e9:
+        return float(value)
+    return None
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else 0
+
+
+def _claims(value: Any) -> list:
+    return value if isinstance(value, list) else []
