@@ -62,7 +62,7 @@ class Boxes:
     def layout(self) -> dict[str, Any]:
         """What the child is told: slots, and on the GPU the handles."""
         layout = {"inbox": [slot and slot.plain() for slot in self.inbox], "n_inbox_bytes": self.n_inbox_bytes,
-                  "n_mailbox_bytes": self.n_mailbox_bytes, "mailbox_offsets": [slot.offset for slot in self.mailbox]}
+                  "n_mailbox_bytes": self.n_mailbox_bytes, "mailbox": [slot.plain() for slot in self.mailbox]}
         if self._at:
             try:
                 layout["ipc"] = [self.arrays.runtime.ipcGetMemHandle(at).hex() for at in self._at]
@@ -139,6 +139,7 @@ class BorrowedBoxes:
     def __init__(self, arrays: Arrays, layout: dict[str, Any], memory: SharedMemory):
         self.arrays, self.layout, self.memory = arrays, layout, memory
         self.inbox = [Slot(tuple(s[0]), s[1], s[2]) if s else None for s in layout["inbox"]]
+        self.mailbox = [Slot(tuple(s[0]), s[1], s[2]) for s in layout["mailbox"]]
         self.ipc, self.ipc_fault = False, layout.get("ipc_fault")
         self._at: list[int] = []
         if arrays.device == "cuda":
@@ -172,9 +173,13 @@ class BorrowedBoxes:
         if self._at and not self.ipc:
             self.arrays.runtime.memcpy(self._at[0], self._host_at(0), self.layout["n_inbox_bytes"], _H2D)
 
+    def blanks(self) -> tuple:
+        """Outputs of nothing, for measuring what a delivery costs."""
+        return tuple(self.arrays.xp.zeros(slot.shape, dtype_of(slot.dtype)) for slot in self.mailbox)
+
     def deliver(self, outputs: tuple) -> list[list]:
         """Copy the outputs into the mailbox; say type, shape and device of each (a claim that the parent checks)."""
-        offsets = self.layout["mailbox_offsets"]
+        offsets = [slot.offset for slot in self.mailbox]
         limit = self.layout["n_mailbox_bytes"]
         claims = []
         for index, value in enumerate(outputs[:64]):

@@ -15,16 +15,13 @@ from pathlib import Path
 
 from runner.channel import Lines
 
-FILE_BYTES = 64 << 20
-N_PROCESSES = 512
-ADDRESS_BYTES = 24 << 30
 RESIDENT_SHARE = 0.5
 TAIL_BYTES = 4000
 # The few variables that finding Python, CUDA and a compiler can need; everything else (keys, tokens) stays behind.
 KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
         "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "SYSTEMROOT")
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1
 
 
 def project_root() -> Path:
@@ -45,7 +42,7 @@ def isolation() -> tuple[str, ...]:
         if not built and os.geteuid():
             built = [wall for wall in ("net", "pid") if wall in wanted and _works(_unshare((wall, "user")))]
             built += ["user"] if built else []
-    if "uid" in wanted and os.geteuid() == 0 and all(map(_readable_by_all, _needed_folders())):
+    if "uid" in wanted and os.geteuid() == 0:
         built.append("uid")
     return tuple(built)
 
@@ -61,19 +58,6 @@ def _works(command: list[str]) -> bool:
     try:
         return subprocess.run([*command, "true"], capture_output=True, timeout=10).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
-        return False
-
-
-def _needed_folders() -> list[Path]:
-    return [project_root(), Path(sys.prefix), Path(sys.executable).resolve(), Path(tempfile.gettempdir()),
-            *(Path(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and Path(p).exists())]
-
-
-def _readable_by_all(path: Path) -> bool:
-    # An account of its own may look only where every folder on the way lets everyone through.
-    try:
-        return all(step.stat().st_mode & 0o001 for step in (path, *path.parents)) and bool(path.stat().st_mode & 0o004)
-    except OSError:
         return False
 
 
@@ -220,27 +204,8 @@ class Child:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def confine(device: str, uid: int) -> None:
-    """Called by the child before anything else: limits that it cannot lift again, and an account that owns nothing."""
-    import resource
-    _LIBC.prctl(38, 1, 0, 0, 0)   # PR_SET_NO_NEW_PRIVS
-    limits = [(resource.RLIMIT_FSIZE, FILE_BYTES), (resource.RLIMIT_CORE, 0)]
-    if uid:
-        limits.append((resource.RLIMIT_NPROC, N_PROCESSES))   # counted by account: only one of its own can be limited
-    if device != "cuda":
-        limits.append((resource.RLIMIT_AS, ADDRESS_BYTES))    # CUDA reserves far more addresses than memory
-    for kind, wanted in limits:
-        hard = resource.getrlimit(kind)[1]
-        value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(kind, (value, value))
-    if uid:
-        os.setgroups([])
-        os.setgid(uid)
-        os.setuid(uid)
-
-
 def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _every_pid() -> list[int]:

@@ -13,7 +13,7 @@ from runner.channel import ACK, ARMED, DELIVERED, DONE, GO, Garbled, Gone, Late
 from runner.jail import Child
 
 N_CALIBRATION_CALLS = 12
-_POLL_S = 0.0002
+_POLL_S = 0.00002
 _SPIN_S = 0.02
 
 
@@ -174,7 +174,7 @@ class Session:
         while words[ACK] < target:
             waited = clock() - begun
             if waited > _SPIN_S or not hot:
-                time.sleep(_POLL_S if waited < 1 else 0.01)
+                time.sleep(_POLL_S if waited < 0.1 else 0.0005 if waited < 5 else 0.01)
             if waited > 0.2:
                 self._look()
 
