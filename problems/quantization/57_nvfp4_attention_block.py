@@ -49,7 +49,7 @@ def make_inputs(xp, rng, size="full"):
     o_w, o_scale, o_unit = weights(normal(hidden, 1), values)
     angle = xp.arange(s["n_tokens"])[:, None] / 500000.0 ** (xp.arange(HEAD_DIM // 2) / (HEAD_DIM // 2))
     return (x.astype(precision.TYPES["bf16"]), qkv_w, o_w, qkv_scale, o_scale, qkv_unit, o_unit,
-            xp.full(1, 8 / (6 * 448), xp.float32), xp.full(1, 20 / (6 * 448), xp.float32),
+            xp.full(1, 8 / (6 * 448), xp.float32), xp.full(1, 48 / (6 * 448), xp.float32),
             xp.cos(angle).astype(xp.float32), xp.sin(angle).astype(xp.float32))
 
 

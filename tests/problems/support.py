@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import ml_dtypes
 import numpy as np
 
 from runner import catalogue, problem_check
@@ -43,3 +44,27 @@ def softmax_mix(scores: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, flo
         weight = np.exp(score - new)
         norm, mix, top = norm * shrink + weight, mix * shrink + weight * value, new
     return (mix / norm, top + np.log(norm)) if norm else (mix, -np.inf)
+
+
+@cache
+def _line(kind) -> np.ndarray:
+    n = 16 if kind == ml_dtypes.float4_e2m1fn else 256
+    return np.arange(n, dtype=np.uint8).view(kind).astype(np.float64)
+
+
+def nearest(x, kind) -> np.ndarray:
+    """uint8 codes of the finite values of an ml_dtypes type nearest to float64 `x`: distance to every one, ties to even.
+
+    The type's own cast goes through float32, which moves values next to a tie onto it.
+    """
+    values = _line(kind)
+    distance = np.where(np.isfinite(values), np.abs(f64(x)[..., None] - values), np.inf)
+    distance = np.where(np.signbit(values) == np.signbit(f64(x))[..., None], distance, np.inf)
+    tied = distance == distance.min(-1, keepdims=True)
+    even = np.where(tied & (np.arange(len(values)) % 2 == 0), 0, np.where(tied, 1, 2))
+    return even.argmin(-1).astype(np.uint8)
+
+
+def rounded(x, kind) -> np.ndarray:
+    """`x` rounded to the nearest finite value of an ml_dtypes type, in float64."""
+    return _line(kind)[nearest(x, kind)]
