@@ -1,5 +1,6 @@
 """Where one draw's inputs lie and its outputs are put: memory that the parent owns and the child only borrows."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +64,8 @@ class Boxes:
         """What the child is told: slots, and on the GPU the handles."""
         layout = {"inbox": [slot and slot.plain() for slot in self.inbox], "n_inbox_bytes": self.n_inbox_bytes,
                   "n_mailbox_bytes": self.n_mailbox_bytes, "mailbox": [slot.plain() for slot in self.mailbox]}
-        if self._at:
+        # MKB_CUDA_IPC=0 takes the other way on purpose: copies through the host.
+        if self._at and os.environ.get("MKB_CUDA_IPC", "1") != "0":
             try:
                 layout["ipc"] = [self.arrays.runtime.ipcGetMemHandle(at).hex() for at in self._at]
             except Exception as fault:  # CUDA without IPC (some containers): the copies through the host take over
