@@ -124,11 +124,15 @@ _opened: dict[str, Arrays] = {}
 
 def n_gpus() -> int:
     """How many GPUs this process can use; 0 without CuPy or a driver."""
+    return _count_gpus()[0]
+
+
+def _count_gpus() -> tuple[int, str]:
     try:
         import cupy
-        return int(cupy.cuda.runtime.getDeviceCount())
-    except Exception:  # an absent package, driver or device all mean the same here, and CuPy's errors vary
-        return 0
+        return int(cupy.cuda.runtime.getDeviceCount()), ""
+    except Exception as fault:  # an absent package, driver or device all mean the same here, and CuPy's errors vary
+        return 0, f" ({type(fault).__name__}: {str(fault)[:200]})"
 
 
 def open_arrays(device: str) -> Arrays:
@@ -141,6 +145,6 @@ def open_arrays(device: str) -> Arrays:
         raise UserError(f"{device!r}: a device is cuda or cpu")
     if device not in _opened:
         if device == "cuda" and not n_gpus():
-            raise UserError("cuda: no GPU that CuPy can use; install the extra `gpu` on a machine with one, or say --device cpu")
+            raise UserError(f"cuda: no GPU that CuPy can use{_count_gpus()[1]}; install the extra `gpu` on a machine with one, or say --device cpu")
         _opened[device] = CudaArrays() if device == "cuda" else HostArrays()
     return _opened[device]

@@ -96,7 +96,7 @@ class Child:
         scratch = str(self.scratch)
         return {**kept, "HOME": scratch, "TMPDIR": scratch, "XDG_CACHE_HOME": scratch, "CUPY_CACHE_DIR": scratch + "/cupy",
                 "NUMBA_CACHE_DIR": scratch + "/numba", "TRITON_CACHE_DIR": scratch + "/triton", "LANG": "C.UTF-8",
-                "PYTHONPATH": os.pathsep.join(dict.fromkeys(p for p in paths if p)), "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPATH": os.pathsep.join(dict.fromkeys(os.path.abspath(p) for p in paths if p)), "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **extra}
 
     def settle(self) -> None:

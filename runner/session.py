@@ -64,6 +64,7 @@ class Session:
         self.arrays: Arrays | None = None
         self.ipc_fault: str | None = None
         self._n = 0
+        self._loaded = False
         self.stage = "load"
 
     def ready(self) -> dict[str, Any]:
@@ -99,6 +100,7 @@ class Session:
         path = Path(self.child.scratch) / "kernel.py"
         path.write_text(kernel_text, "utf-8")
         path.chmod(0o444)
+        self._loaded = True
         self._send({"op": "load", "path": "kernel.py"})
         answer = self._receive()
         if not answer.get("ok"):
@@ -201,7 +203,9 @@ class Session:
         except Garbled as fault:
             raise Fault("guard", f"forged answer: {fault}") from None
 
-    def _gone(self) -> Fault:
+    def _gone(self) -> Exception:
+        if not self._loaded:
+            return Broken(f"the child was lost before the submission was loaded: it {self.child.exit_words()}: {self.child.tail()[-600:]}")
         return Fault(self.stage, f"the child is gone: it {self.child.exit_words()}")
 
 
