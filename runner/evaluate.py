@@ -3,6 +3,7 @@
 import secrets
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -43,7 +44,7 @@ class Grading:
 
 def evaluate(problem: Problem, dsl: str, kernel_path: Path | str, *, size: str | None = None, device: str | None = None,
              seed: int | None = None, compile_only: bool = False, timeout_s: float = contract.MAX_EVAL_S,
-             child: Child | None = None) -> Verdict:
+             child: Child | None = None, before_timing: Callable[[], None] | None = None) -> Verdict:
     """Grade one `kernel.py` for a problem and a DSL; a submission's fault is a failed verdict, never an exception.
 
     Args:
@@ -52,6 +53,7 @@ def evaluate(problem: Problem, dsl: str, kernel_path: Path | str, *, size: str |
         seed: draws from this seed (tests only; by default from the operating system's randomness).
         compile_only: call the submission's `build()` with no GPU and stop there.
         child: a waiting child of `runner.pool`; it serves this submission and is ended.
+        before_timing: called once the kernel is right and before it is timed (to wait until the machine is quiet).
 
     Raises:
         UserError: the DSL or the device cannot be used on this machine.
@@ -72,7 +74,7 @@ def evaluate(problem: Problem, dsl: str, kernel_path: Path | str, *, size: str |
         if compile_only:
             _compile(session, text, grading)
         else:
-            _grade(session, problem, size, text, flags, seed, grading)
+            _grade(session, Draws(problem, open_arrays(device), size, seed), text, flags, grading, before_timing)
     except Fault as fault:
         reason, detail = fault.reason, fault.detail
         grading.stage = Stage(fault.stage)
@@ -136,10 +138,12 @@ def _compile(session: Session, text: str, grading: Grading) -> None:
     grading.extra["n_kernels_compiled"] = session.build()
 
 
-def _grade(session: Session, problem: Problem, size: str, text: str, flags: dict, seed: int | None, grading: Grading) -> None:
-    arrays = open_arrays(session.device)
-    sealed = guard.seal(_sealed_roots())
-    draws = Draws(problem, arrays, size, seed)
+def _grade(session: Session, draws: "Draws", text: str, flags: dict, grading: Grading,
+           before_timing: Callable[[], None] | None) -> None:
+    arrays = draws.arrays
+    # Under an account of its own the child cannot write these files; whoever changes them then is somebody else.
+    roots = [] if session.child.uid else _sealed_roots()
+    sealed = guard.seal(roots)
     first = draws.next()
     session.configure(arrays, first.inputs, first.own())
     overhead = session.calibrate(first.inputs)
@@ -153,12 +157,14 @@ def _grade(session: Session, problem: Problem, size: str, text: str, flags: dict
     if loaded.get("build"):
         grading.stage = Stage.COMPILE
         session.build()
-    run = Run(session, draws, arrays, problem, overhead, grading)
+    run = Run(session, draws, overhead, grading)
     run.correctness(first)
+    if before_timing is not None:
+        before_timing()
     run.warm_up()
     run.timing()
     run.judge(flags, mapped)
-    if (fault := guard.broken_seal(sealed, guard.seal(_sealed_roots()))) is not None:
+    if (fault := guard.broken_seal(sealed, guard.seal(roots))) is not None:
         raise Fault("guard", fault)
 
 
@@ -206,12 +212,12 @@ class Draws:
 class Run:
     """The phases of one grading after the submission was loaded."""
 
-    def __init__(self, session: Session, draws: Draws, arrays: Arrays, problem: Problem, overhead: Overhead, grading: Grading):
-        self.session, self.draws, self.arrays = session, draws, arrays
-        self.problem, self.overhead, self.grading = problem, overhead, grading
+    def __init__(self, session: Session, draws: Draws, overhead: Overhead, grading: Grading):
+        self.session, self.draws, self.arrays = session, draws, draws.arrays
+        self.problem, self.overhead, self.grading = draws.problem, overhead, grading
         self.calls: list[Call] = []
         self.loose_limit: float | None = LOOSE_FLOOR
-        xp = arrays.xp
+        xp = self.arrays.xp
         self.array_type = f"{xp.ndarray.__module__}.{xp.ndarray.__name__}"
 
     def correctness(self, first: Draw) -> None:
