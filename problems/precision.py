@@ -15,15 +15,17 @@ TYPES = {
     "bool": np.dtype(np.bool_),
 }
 HALVES = (TYPES["bf16"], TYPES["f16"])
-_MODES = ("own", "anchor", "half")
+_MODES = ("own", "anchor", "half", "tiled")
+TILE = 32
 _mode: ContextVar[str] = ContextVar("precision", default="own")
 
 
 @contextmanager
 def computing(mode: str) -> Iterator[None]:
-    """Evaluate references in `own` types, as the float64 `anchor`, or with sums kept in `half` precision (a mutant).
+    """Evaluate references in `own` types, as the float64 `anchor`, or as a submission may: in `half` precision or `tiled`.
 
-    `half` is what a wrong submission does: bfloat16 where float32 is due. The contract must refuse it.
+    `half` is what a wrong submission does: bfloat16 where float32 is due. The contract must refuse it. `tiled` is what a
+    right one does: float32 sums in another order, tile by tile from the far end. The contract must let it pass.
     """
     if mode not in _MODES:
         raise ValueError(f"{mode!r}: a precision mode is one of {', '.join(_MODES)}")
@@ -42,13 +44,13 @@ def is_float(x: Any) -> bool:
 
 def wide_type() -> np.dtype:
     """The type in which sums are due: float32; float64 in the anchor; bfloat16 in the half-precision mutant."""
-    return {"own": TYPES["f32"], "anchor": TYPES["f64"], "half": TYPES["bf16"]}[_mode.get()]
+    return {"anchor": TYPES["f64"], "half": TYPES["bf16"]}.get(_mode.get(), TYPES["f32"])
 
 
 def wide(x: Any) -> Any:
     """`x` in the type in which sums and elementwise mathematics are due; float64 input never loses digits."""
     kind = wide_type()
-    if _mode.get() == "own" and x.dtype == TYPES["f64"]:
+    if kind == TYPES["f32"] and x.dtype == TYPES["f64"]:
         return x
     return x.astype(kind, copy=False)
 
@@ -72,7 +74,11 @@ def matmul(xp: Any, a: Any, b: Any) -> Any:
         return _matmul_half(xp, a, b)
     if mode == "own" and xp.__name__ == "cupy" and a.dtype == b.dtype and a.dtype in HALVES:
         return tensor_cores.matmul(xp, a, b)
-    return xp.matmul(wide(a), wide(b))
+    a, b = wide(a), wide(b)
+    if mode == "tiled":
+        starts = range(a.shape[-1] // TILE * TILE, -1, -TILE)
+        return sum(xp.matmul(a[..., k:k + TILE], b[..., k:k + TILE, :]) for k in starts)
+    return xp.matmul(a, b)
 
 
 def _matmul_half(xp: Any, a: Any, b: Any) -> Any:
@@ -88,6 +94,11 @@ def _matmul_half(xp: Any, a: Any, b: Any) -> Any:
 
 def total(xp: Any, x: Any, axis: int = -1, keepdims: bool = True) -> Any:
     """Sum over one axis in the wide type; in the half-precision mutant one term at a time in bfloat16."""
+    if _mode.get() == "tiled":
+        x = xp.moveaxis(wide(x), axis, -1)
+        starts = range(x.shape[-1] // TILE * TILE, -1, -TILE)
+        tiled = sum(xp.sum(x[..., k:k + TILE], axis=-1) for k in starts)
+        return xp.expand_dims(tiled, axis) if keepdims else tiled
     if _mode.get() != "half":
         return xp.sum(wide(x), axis=axis, keepdims=keepdims)
     moved = xp.moveaxis(x.astype(TYPES["f32"]), axis, 0)

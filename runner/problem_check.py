@@ -49,6 +49,7 @@ class Quality:
     small_s: float
     small_bytes: int
     floor_ms: float
+    tiled: Check | None = None
     refusals: dict[str, Check] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
 
@@ -61,6 +62,12 @@ def anchor(problem: Problem, xp: Any, inputs: tuple) -> tuple:
     """The reference in float64 on the same inputs."""
     with precision.computing("anchor"):
         return contract.as_tuple(problem.module.reference(xp, *precision.upcast(inputs)))
+
+
+def tiled(problem: Problem, xp: Any, inputs: tuple) -> tuple:
+    """The reference with its float32 sums in another order: what a right submission returns."""
+    with precision.computing("tiled"):
+        return contract.as_tuple(problem.module.reference(xp, *inputs))
 
 
 def draw(problem: Problem, xp: Any, seed: int, size: str = "small") -> Draw:
@@ -181,6 +188,9 @@ def quality(problem: Problem, xp: Any = np, seed: int = 0, device: Device = H200
     kept = contract.check_outputs(xp, module.OUTPUTS, own, own, drawn.anchor)
     if not kept.ok:
         faults.append(f"the reference breaks its own contract: {kept.reason}")
+    right = contract.check_outputs(xp, module.OUTPUTS, tiled(problem, xp, inputs), own, drawn.anchor)
+    if not right.ok:
+        faults.append(f"float32 sums in another order are refused: {right.reason}")
     faults += _draw_faults(problem, xp, seed, inputs, before)
     verdicts = refusals(problem, xp, seed, drawn)
     faults += [f"{name} passes the accuracy rule" for name, check in verdicts.items() if check.ok]
@@ -192,7 +202,7 @@ def quality(problem: Problem, xp: Any = np, seed: int = 0, device: Device = H200
     floor = floor_ms(module.work("full"), device)
     if not FLOOR_MS[0] <= floor <= FLOOR_MS[1]:
         faults.append(f"the floor at full size is {floor:.4f} ms, {FLOOR_MS[0]:g} to {FLOOR_MS[1]:g} ms are due")
-    return Quality(problem.number, problem.name, small_s, small_bytes, floor, verdicts, tuple(faults))
+    return Quality(problem.number, problem.name, small_s, small_bytes, floor, right, verdicts, tuple(faults))
 
 
 def _declared_faults(problem: Problem) -> list[str]:

@@ -70,6 +70,15 @@ def test_a_broken_problem_is_named(tmp_path, old, new, fault):
     assert any(fault in found for found in broken(tmp_path, old, new).faults), broken(tmp_path, old, new).faults
 
 
+def test_an_output_that_hangs_on_the_order_of_sums_is_named(tmp_path):
+    path = tmp_path / "01_order.py"
+    total = 'precision.total(xp, x * x, keepdims=False)'
+    text = SOUND.replace(f'precision.narrow({total}, "bf16")', f"xp.floor({total} * 2 ** 16).astype(xp.int64)")
+    path.write_text(text.replace('("bf16",)', '("i64",)'), "utf-8")
+    found = problem_check.quality(catalogue.Problem(1, "order", f"t_{tmp_path.name}", path))
+    assert any("another order" in fault and "values differ" in fault for fault in found.faults)
+
+
 def test_shapes_that_change_between_draws_are_named(tmp_path):
     found = broken(tmp_path, '(SIZES[size]["n"], 1024)', '(SIZES[size]["n"], 1000 + int(rng.integers(0, 1000)))')
     assert "shapes or types differ between draws" in found.faults

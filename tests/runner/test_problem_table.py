@@ -30,7 +30,7 @@ def root(tmp_path):
 
 def found(**changed) -> Quality:
     checks = {mutant: changed.get(mutant, Check(False, 12.345, "far off")) for mutant in MUTANTS}
-    return Quality(7, "add_one", 0.5, 3_000_000, 0.05, checks)
+    return Quality(7, "add_one", 0.5, 3_000_000, 0.05, Check(True, 0.1), checks)
 
 
 def record(root, **row) -> dict:
