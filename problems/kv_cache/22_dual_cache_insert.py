@@ -1,10 +1,10 @@
 """Insert of new tokens into two caches at once, main keys and values and the index keys of sparse attention, MiniMax, bf16.
 
-inputs   k, v        bf16 [n_tokens, 4, 128]
+inputs   k, v        bf16 [n_tokens, 8, 128]
          index_k     bf16 [n_tokens, 128]              index key, shared by all heads
          slots       i64  [n_tokens]                   page * 64 + place in the main cache, all different; -1: do not store
          index_slots i64  [n_tokens]                   page * 64 + place in the index cache, all different; -1: do not store
-         kv_cache    bf16 [n_pages, 2, 64, 4, 128]     of a page first the keys, then the values
+         kv_cache    bf16 [n_pages, 2, 64, 8, 128]     of a page first the keys, then the values
          index_cache bf16 [n_index_pages, 64, 128]
 outputs  kv_cache, index_cache                         as the inputs, but for the slots written; the inputs stay as they are
 
@@ -13,11 +13,11 @@ A token may be stored in one cache and not in the other. Values are moved, not c
 
 from problems import formats, precision
 
-SOURCE = ("MiniMax sparse-attention models as served (4 KV heads of 128 a device, index keys of 128, page 64); "
+SOURCE = ("MiniMax-M2 (8 KV heads, head_dim 128) with one index key of 128 a token, as sparse attention keeps them, page 64; "
           "32768 tokens into 65536 slots")
 SIZES = {"full": {"n_tokens": 32768, "n_pages": 1024, "n_index_pages": 1024},
          "small": {"n_tokens": 100, "n_pages": 3, "n_index_pages": 4}}
-N_KV_HEADS, HEAD_DIM, PAGE = 4, 128, 64
+N_KV_HEADS, HEAD_DIM, PAGE = 8, 128, 64
 OUTPUTS = ("bf16", "bf16")
 INVARIANT = "shapes and types; slots are drawn, token 1 is stored nowhere, token 2 in the index cache alone"
 
