@@ -1,8 +1,8 @@
 """Measure every problem at full size on a GPU with CuPy: reference time, memory, floor, accuracy, agreement with NumPy.
 
-    python benchmarks/problems_gpu.py [--out problems/h200.json] [--only 1-18,52] [--budget-s 220]
+    python benchmarks/problems_gpu.py [--out problems/h200.json] [--only 1-18,52] [--budget-s 220] [--keep]
 
-Writes JSON after each problem, which `mkb-analyze problems table` turns into problems/README.md. Needs numpy, cupy and
+With --keep, what the file already holds of unchanged problems is not measured again. Writes JSON after each problem, which `mkb-analyze problems table` turns into problems/README.md. Needs numpy, cupy and
 ml_dtypes alone. A problem that fails is recorded with its error and does not stop the rest.
 """
 
@@ -126,6 +126,19 @@ def measure(problem: catalogue.Problem, device: problem_check.Device) -> dict[st
     return row
 
 
+def earlier(path: Path, device: problem_check.Device) -> dict[str, Any]:
+    """Rows that the file holds for this kind of device."""
+    if not path.exists():
+        return {}
+    record = json.loads(path.read_text("utf-8"))
+    return record["problems"] if record["device"]["name"] == device.name else {}
+
+
+def sound(row: dict[str, Any] | None, problem: catalogue.Problem) -> bool:
+    """Whether a row is of this very text and without a fault."""
+    return bool(row and row["sha256"] == problem.sha256 and not row["error"] and row["agrees"] and row["own_ok"] is not False)
+
+
 def write(path: Path, record: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
@@ -138,19 +151,23 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=catalogue.problem_root() / "h200.json")
     parser.add_argument("--only", default="all")
     parser.add_argument("--budget-s", type=float, default=220.0)
+    parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
     started = time.perf_counter()
     POOL.set_limit(size=100 << 30)
     device = measured_device()
     record: dict[str, Any] = {"device": {"name": device.name, "bytes_per_s": device.bytes_per_s,
                                          "operations_per_s": device.operations_per_s, "cupy": cp.__version__},
-                              "problems": {}}
+                              "problems": earlier(options.out, device) if options.keep else {}}
     for problem in catalogue.select(options.only):
+        if sound(record["problems"].get(f"{problem.number:02d}"), problem):
+            continue
         if time.perf_counter() - started > options.budget_s:
             print(f"{options.budget_s:g} s are spent: the problems from {problem.number:02d} on are not measured")
             break
         row = measure(problem, device)
         record["problems"][f"{problem.number:02d}"] = row
+        record["problems"] = dict(sorted(record["problems"].items()))
         write(options.out, record)
         print(f"{problem.number:02d} {problem.name:36s} {row.get('reference_ms', float('nan')):9.3f} ms  floor "
               f"{row.get('floor_ms', float('nan')):7.3f} ms  peak {row.get('peak_bytes', 0) / 1e9:5.1f} GB  agrees "
