@@ -30,7 +30,7 @@ def make_inputs(xp, rng, size="full"):
 
     image = normal(s["n_batch"], s["n_image"], 3, N_HEADS, HEAD_DIM, mean=0.5)
     text = normal(s["n_batch"], s["n_text"], 3, N_HEADS, HEAD_DIM, mean=-0.5)
-    weights = [normal(HEAD_DIM, mean=1.5, std=0.2) for _ in range(4)]
+    weights = [normal(HEAD_DIM, mean=1.0, std=0.2) for _ in range(4)]
     # Text tokens stand at position 0; image tokens have a row and a column, which share the frequencies.
     n, half = s["n_image"], HEAD_DIM // 4
     width = max(1, int(n ** 0.5))

@@ -32,7 +32,7 @@ def make_inputs(xp, rng, size="full"):
         return (rng.standard_normal(shape, dtype=xp.float32) + xp.float32(mean)).astype(precision.TYPES["bf16"])
 
     # Queries and keys share an offset (softmax forgets it, short sums do not); values vary about a mean.
-    q, k = normal(s["n_queries"], N_HEADS, QK_DIM, mean=1), normal(n_tokens, N_HEADS, QK_DIM, mean=1)
+    q, k = normal(s["n_queries"], N_HEADS, QK_DIM, mean=1), normal(n_tokens, N_HEADS, QK_DIM, mean=0.6)
     v = normal(n_tokens, N_HEADS, V_DIM, mean=0.25)
     q_indptr = _split(xp, rng, s["n_seqs"], s["n_queries"])
     kv_indptr = q_indptr + _split(xp, rng, s["n_seqs"], s["n_earlier"])

@@ -30,7 +30,7 @@ def make_inputs(xp, rng, size="full"):
         return (rng.standard_normal(shape, dtype=xp.float32) * xp.float32(std) + xp.float32(mean)).astype(precision.TYPES["bf16"])
 
     # Latents have a mean, which softmax forgets and a short sum does not.
-    q_nope = normal(s["n_queries"], N_HEADS, LATENT, mean=0.5, std=0.5)
+    q_nope = normal(s["n_queries"], N_HEADS, LATENT, mean=0.25, std=0.5)
     q_pe = normal(s["n_queries"], N_HEADS, ROPE, mean=0.5)
     ckv = normal(s["n_pages"], PAGE, LATENT, mean=0.4)
     kpe = normal(s["n_pages"], PAGE, ROPE, mean=0.5)
