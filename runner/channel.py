@@ -11,7 +11,9 @@ from typing import Any
 MAX_LINE_BYTES = 1 << 20
 CONTROL_BYTES = 4096
 GO, ACK = 0, 1
-ARMED, DONE, DELIVERED = 1, 2, 3
+STATES = 8                                    # the acknowledgement word holds call × 8 + state
+PREPARED, ARMED, DONE, DELIVERED = 1, 2, 3, 4
+WAKE, FINISHED = b"!", b"."
 
 
 class Gone(Exception):
@@ -78,6 +80,22 @@ class Lines:
         if not isinstance(message, dict):
             raise Garbled("not a JSON object")
         return message
+
+    def receive_byte(self, deadline: float, tick: Any) -> bytes:
+        """The next single byte; what was sent before its time is garbled."""
+        if self._rest:
+            raise Garbled("more was sent than was asked for")
+        while not select.select([self.sock], [], [], 0.2)[0]:
+            if time.monotonic() > deadline:
+                raise Late("no answer in time")
+            tick()
+        try:
+            data = self.sock.recv(1)
+        except ConnectionResetError as fault:
+            raise Gone(str(fault)) from None
+        if not data:
+            raise Gone("the channel was closed")
+        return data
 
     def receive_with_fds(self) -> tuple[dict[str, Any], list[int]]:
         """The next message with the file descriptors that came along (the child's side, before any hostile code)."""

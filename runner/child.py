@@ -2,13 +2,14 @@
 
 import ast
 import importlib.util
+import signal
 import socket
 import sys
 import traceback
 from typing import Any
 
-from runner import dsls, tripwires
-from runner.channel import ACK, ARMED, DELIVERED, DONE, GO, Gone, Lines, SharedMemory
+from runner import dsls, kernel_watch, tripwires
+from runner.channel import ACK, ARMED, DELIVERED, DONE, FINISHED, GO, PREPARED, STATES, Gone, Lines, SharedMemory
 from runner.confine import confine
 from runner.dsls._hooks import Tally
 
@@ -50,6 +51,8 @@ class Worker:
             from runner.arrays import open_arrays
             self.arrays = open_arrays(device)
             self.arrays.synchronise()
+        if device == "cuda":
+            kernel_watch.preload()
         self.plugin.load()
         self.plugin.install_hooks(self.tally)
 
@@ -129,22 +132,30 @@ class Worker:
         n, words, arrays = int(message["n"]), self.memory.words, self.arrays
         solve = self._nothing if message.get("nothing") else self.solve
         self.tally.held, before = bool(message.get("held")), self.tally.n_calls
-        self.boxes.fetch()
         inputs = self.boxes.arguments(message["scalars"])
+        fault, outputs, child_ms = None, (), None
+        base = STATES * n
         # Whatever earlier code hung into the interpreter must not run between the data's arrival and the clock's start.
         sys.settrace(None)
         sys.setprofile(None)
         arrays.synchronise()
-        go, ack = n, 4 * n
-        fault, outputs, child_ms = None, (), None
-        words[ACK] = ack + ARMED
-        while words[GO] != go:
-            pass
+        sock, hot, fetch = self.lines.sock, self.device == "cuda", self.boxes.fetch
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        words[ACK] = base + PREPARED
+        sock.recv(1)
+        if hot:
+            fetch()
+            words[ACK] = base + ARMED
+            while words[GO] != n:
+                pass
         try:
             child_ms, outputs = arrays.timed(lambda: solve(*inputs))
         except BaseException as caught:
             fault = caught
-        words[ACK] = ack + DONE
+        words[ACK] = base + DONE
+        if not hot:
+            sock.send(FINISHED)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         answer: dict[str, Any] = {"n": n, "child_ms": child_ms}
         if fault is None:
             try:
@@ -152,7 +163,7 @@ class Worker:
                 answer["claims"] = self.boxes.deliver(tuple(outputs))
             except BaseException as caught:
                 fault = caught
-        words[ACK] = ack + DELIVERED
+        words[ACK] = base + DELIVERED
         answer["n_dsl_calls"] = self.tally.n_calls - before
         self.tally.held = False
         if fault is not None:
@@ -168,7 +179,6 @@ class Worker:
         return self.blanks
 
     def _watch(self, message: dict[str, Any]) -> None:
-        from runner import kernel_watch
         try:
             answer = kernel_watch.start() if message.get("on") else {"kernels": kernel_watch.stop()}
         except BaseException as fault:

@@ -4,7 +4,7 @@ import secrets
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from runner.errors import UserError
 from runner.jail import Child
 from runner.problem_check import anchor
 from runner.records import DeviceKernels, Stage, Verdict
-from runner.session import Broken, Call, Fault, Overhead, Session
+from runner.session import Broken, Call, Fault, Overhead, Session, median_known
 
 MIN_REFERENCE_DRAWS = 10
 REFERENCE_BUDGET_S = 20.0
@@ -148,7 +148,7 @@ def _grade(session: Session, draws: "Draws", text: str, flags: dict, grading: Gr
     session.configure(arrays, first.inputs, first.own())
     overhead = session.calibrate(first.inputs)
     grading.extra.update(data_path="ipc" if session.boxes.shared_by_ipc else "shared memory", isolation=list(session.child.walls),
-                         overhead_ms={"clock": overhead.clock_ms, "armed": overhead.armed_ms, "delivered": overhead.delivered_ms})
+                         overhead_ms=asdict(overhead))
     if session.ipc_fault:
         grading.findings.append(f"CUDA IPC is not available here: {str(session.ipc_fault)[:120]}")
     mapped = session.child.mapped()
@@ -288,7 +288,10 @@ class Run:
             "parent": statistics.median(c.parent_ms for c in self.calls),
             "child": statistics.median(c.child_ms or 0.0 for c in self.calls),
             "armed": statistics.median(c.armed_ms for c in self.calls),
-            "delivered": statistics.median(c.delivered_ms for c in self.calls)})
+            "delivered": statistics.median(c.delivered_ms for c in self.calls),
+            "idle_cpu": median_known(c.idle_cpu_ms for c in self.calls),
+            "used_cpu": median_known(c.used_cpu_ms for c in self.calls),
+            "delivered_cpu": median_known(c.delivered_cpu_ms for c in self.calls)})
         device = self.session.device
         return (guard.forged_clock(self.calls, self.overhead, device)
                 or guard.work_outside_the_clock(self.calls, self.overhead, device))

@@ -29,17 +29,28 @@ def kernel_ms_samples(calls: Sequence[Call], overhead: Overhead, device: str) ->
     """
     samples = []
     for call in calls:
-        floor = call.parent_ms - overhead.clock_ms
+        floor = trusted_ms(call, overhead, device)
         slack = max(CLOCK_SLACK_MS[device], CLOCK_SLACK_SHARE * call.parent_ms)
-        claimed = call.child_ms if call.child_ms is not None else call.parent_ms
-        claimed = min(claimed, call.parent_ms)
+        claimed = min(call.child_ms if call.child_ms is not None else call.parent_ms, call.parent_ms)
         samples.append(max(claimed if claimed >= floor - slack else floor, 1e-6))
     return samples
 
 
+def trusted_ms(call: Call, overhead: Overhead, device: str) -> float:
+    """Least time of one call by the parent's measurements alone, the handshake taken off.
+
+    On the processor a busy machine stretches the wall clock; a call takes no less than its processor time spread over
+    its threads, so that the smaller of the two is what can be held against it.
+    """
+    wall = call.parent_ms - overhead.clock_ms
+    if device == "cpu" and call.used_cpu_ms is not None and overhead.used_cpu_ms is not None:
+        return min(wall, call.used_cpu_ms - overhead.used_cpu_ms)
+    return wall
+
+
 def forged_clock(calls: Sequence[Call], overhead: Overhead, device: str) -> str | None:
     """Why the child's clock is taken for a forgery: it tells less than the parent's by far more than the handshake."""
-    gap = statistics.median(c.parent_ms - overhead.clock_ms - (c.child_ms or 0.0) for c in calls)
+    gap = statistics.median(trusted_ms(c, overhead, device) - (c.child_ms or 0.0) for c in calls)
     seen = statistics.median(c.parent_ms for c in calls)
     allowed = max(FORGED_MS[device], FORGED_SHARE * seen)
     if gap > allowed:
@@ -51,16 +62,24 @@ def work_outside_the_clock(calls: Sequence[Call], overhead: Overhead, device: st
     """Whether the child worked before the clock started or after it stopped, as a median over the timed calls."""
     kernel = statistics.median(c.parent_ms for c in calls)
     room = LATE_MS[device] + LATE_SHARE * kernel
-    late = statistics.median(c.delivered_ms for c in calls) - overhead.delivered_ms
-    early = statistics.median(c.armed_ms for c in calls) - overhead.armed_ms
-    if late > room + overhead.delivered_ms:
+    late = _excess([c.delivered_ms for c in calls], overhead.delivered_ms)
+    early = _excess([c.armed_ms for c in calls], overhead.armed_ms)
+    if device == "cpu" and overhead.delivered_cpu_ms is not None:
+        # On the processor work is processor time, which a busy machine does not stretch as it does the wall clock.
+        late = _excess([c.delivered_cpu_ms for c in calls], overhead.delivered_cpu_ms)
+    if late > room:
         return f"work after the clock stopped: delivery takes {late:.3f} ms more than it did before the submission was loaded"
-    if early > room + overhead.armed_ms:
+    if early > room:
         return f"work before the clock started: getting ready takes {early:.3f} ms more than it did before the submission was loaded"
     idle = [c.idle_cpu_ms for c in calls if c.idle_cpu_ms is not None]
     if idle and statistics.median(idle) > IDLE_MS[device]:
         return f"work before the clock started: threads of the child run {statistics.median(idle):.3f} ms while it should sleep"
     return None
+
+
+def _excess(values: Sequence[float | None], usual: float) -> float:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) - 2 * usual if known else 0.0
 
 
 def not_the_dsl(calls: Iterable[Call], dsl: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from runner import dsls
 from runner.arrays import Arrays, is_array
 from runner.boxes import Boxes
-from runner.channel import ACK, ARMED, DELIVERED, DONE, GO, Garbled, Gone, Late
+from runner.channel import ACK, ARMED, DELIVERED, DONE, FINISHED, GO, PREPARED, STATES, WAKE, Garbled, Gone, Late
 from runner.jail import Child
 
 N_CALIBRATION_CALLS = 12
@@ -35,6 +36,8 @@ class Call:
     delivered_ms: float
     child_ms: float | None
     idle_cpu_ms: float | None
+    used_cpu_ms: float | None = None
+    delivered_cpu_ms: float | None = None
     claims: list = field(default_factory=list)
     outputs: tuple = ()
     n_dsl_calls: int = 0
@@ -51,6 +54,8 @@ class Overhead:
     clock_ms: float
     armed_ms: float
     delivered_ms: float
+    used_cpu_ms: float | None
+    delivered_cpu_ms: float | None
 
 
 class Session:
@@ -89,7 +94,9 @@ class Session:
         calls = [self.call(inputs, nothing=True) for _ in range(N_CALIBRATION_CALLS)][2:]
         return Overhead(clock_ms=statistics.median(c.parent_ms - (c.child_ms or 0.0) for c in calls),
                         armed_ms=statistics.median(c.armed_ms for c in calls),
-                        delivered_ms=statistics.median(c.delivered_ms for c in calls))
+                        delivered_ms=statistics.median(c.delivered_ms for c in calls),
+                        used_cpu_ms=median_known(None if c.used_cpu_ms is None else c.used_cpu_ms - (c.child_ms or 0.0) for c in calls),
+                        delivered_cpu_ms=median_known(c.delivered_cpu_ms for c in calls))
 
     def load(self, kernel_text: str) -> dict[str, Any]:
         """Import the submission in the child; returns its findings and whether it has a `build`.
@@ -125,28 +132,39 @@ class Session:
              cold: bool = True) -> Call:
         """One call of `solve` on one draw, under the parent's clock.
 
-        The draw reaches the child's memory only now, while the child sleeps; the caches are made cold after that.
+        The child first makes everything ready and goes to sleep; only then does the draw reach its memory, and the
+        caches are made cold. Between that and the clock's start it has no more to do than to wake up.
         `held` holds the DSL's kernels back; `keep` copies the outputs out.
         """
         self._n += 1
         n, boxes, arrays, words = self._n, self.boxes, self.arrays, self.boxes.memory.words
+        base = STATES * n
+        scalars = {str(i): _plain(v) for i, v in enumerate(inputs) if not is_array(v)}
+        boxes.poison()
+        self._send({"op": "call", "n": n, "held": held, "nothing": nothing, "flags": flags, "scalars": scalars})
+        self._spin(words, base + PREPARED)
         idle_from = self.child.asleep_ns()
         boxes.write(inputs)
-        boxes.poison()
         if cold:
             arrays.flush_cache()
         arrays.synchronise()
         idle_to = self.child.cpu_ns()
-        scalars = {str(i): _plain(v) for i, v in enumerate(inputs) if not is_array(v)}
         asked = time.perf_counter_ns()
-        self._send({"op": "call", "n": n, "held": held, "nothing": nothing, "flags": flags, "scalars": scalars})
-        self._spin(words, 4 * n + ARMED)
-        go = time.perf_counter_ns()
-        words[GO] = n
-        self._spin(words, 4 * n + DONE)
+        self._wake()
+        if self.device == "cuda":
+            # The GPU's calls are too short for a wake-up: both sides watch a word, the child being armed before.
+            self._spin(words, base + ARMED)
+            go = time.perf_counter_ns()
+            words[GO] = n
+            self._spin(words, base + DONE)
+        else:
+            go = asked
+            self._finished()
         done = time.perf_counter_ns()
-        self._spin(words, 4 * n + DELIVERED)
+        done_cpu = self.child.cpu_ns()
+        self._spin(words, base + DELIVERED)
         delivered = time.perf_counter_ns()
+        delivered_cpu = self.child.cpu_ns()
         # Copied out before the child's words are heard: what is not in the mailbox by now was not delivered.
         outputs = boxes.read() if keep and not nothing else ()
         answer = self._receive()
@@ -154,7 +172,8 @@ class Session:
             raise Fault("guard", "forged answer: the child answered another call than the one it was given")
         call = Call(parent_ms=(done - go) / 1e6, armed_ms=(go - asked) / 1e6, delivered_ms=(delivered - done) / 1e6,
                     child_ms=_milliseconds(answer.get("child_ms")), claims=_claims(answer.get("claims")),
-                    idle_cpu_ms=None if idle_from is None or idle_to is None else (idle_to - idle_from) / 1e6,
+                    idle_cpu_ms=_between(idle_from, idle_to), used_cpu_ms=_between(idle_to, done_cpu),
+                    delivered_cpu_ms=_between(done_cpu, delivered_cpu),
                     n_dsl_calls=_count(answer.get("n_dsl_calls")), flags=answer.get("flags"))
         if answer.get("fault"):
             call.fault = (_stage(answer.get("stage"), "correctness"), str(answer["fault"]))
@@ -193,6 +212,23 @@ class Session:
         except Gone:
             raise self._gone() from None
 
+    def _wake(self) -> None:
+        try:
+            self.child.lines.sock.sendall(WAKE)
+        except OSError:
+            raise self._gone() from None
+
+    def _finished(self) -> None:
+        try:
+            if self.child.lines.receive_byte(self.deadline, self._look) != FINISHED:
+                raise Garbled("another byte than the one that was due")
+        except Late:
+            raise Fault(self.stage, "hang: the time limit of one evaluation has passed") from None
+        except Gone:
+            raise self._gone() from None
+        except Garbled as fault:
+            raise Fault("guard", f"forged answer: {fault}") from None
+
     def _receive(self) -> dict[str, Any]:
         try:
             return self.child.lines.receive(self.deadline, self._look)
@@ -217,6 +253,16 @@ def start(dsl: str, device: str) -> Child:
     """Start a child that imports the array library and the DSL at once; it waits until it is spoken to."""
     plugin = dsls.plugin(dsl)
     return Child(dsl, device, plugin.environment(device))
+
+
+def median_known(values: Iterable[float | None]) -> float | None:
+    """The median of what was measured, None when nothing was."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _between(start: int | None, stop: int | None) -> float | None:
+    return None if start is None or stop is None else (stop - start) / 1e6
 
 
 def _plain(value: Any) -> Any:
