@@ -36,8 +36,10 @@ class Rater(Record):
 
     @property
     def key(self) -> str:
-        """Digest of the whole identity: what resuming and calibration compare."""
-        return digests.of_value(self.line())
+        """Digest of the identity: what resuming compares. `settings["found"]` (what a server can do) is no part of it."""
+        told = self.line()
+        told["settings"] = {k: v for k, v in self.settings.items() if k != "found"}
+        return digests.of_value(told)
 
 
 class ClaimLabel(Record):
@@ -129,7 +131,10 @@ class TransferRef(Record):
 
 
 class Attribution(Record):
-    """One rater's cause and adherence for one transfer (a line of `attributions.jsonl`)."""
+    """One rater's cause and adherence for one transfer (a line of `attributions.jsonl`).
+
+    Where `cause_asked` is false only the adherence was due: the transfer was not harmed.
+    """
 
     transfer: TransferRef
     rater: Rater
@@ -137,6 +142,7 @@ class Attribution(Record):
     second_cause: str | None = None
     adherence: str | None = None
     note_unused: bool = False
+    cause_asked: bool = True
     quotations: tuple[Quotation, ...] = ()
     rationale: str | None = None
     cuts: tuple[str, ...] = ()

@@ -1,0 +1,337 @@
+"""The only room that speaks to a language model: one question in, one reply out, with bounded, named retries."""
+
+import asyncio
+import email.utils
+import json
+import logging
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import openai
+
+from runner.errors import UserError
+from runner.limits import Budget, Estimate, Limits, Pace, Stopped, n_tokens_at_most
+from runner.prices import Price
+from runner.records import Usage
+from runner.shape import Shape, adapted
+
+log = logging.getLogger(__name__)
+
+DEFAULT_URL = "https://api.openai.com/v1"
+TRANSIENT = frozenset((408, 409, 429, 500, 502, 503, 504, 529))
+MAX_REPLY_CHARS = 200_000
+N_ROOM_STEPS = 3  # how often a truncated answer is asked again, each time with twice the room
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question: `system` is the prefix that all questions of a task share, `user` the item."""
+
+    system: str
+    user: str
+    schema: Mapping[str, Any]
+    schema_name: str
+    max_output_tokens: int
+    seed: int | None = None
+    temperature: float | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer's text, or why there is none.
+
+    `failure` says that no answer came (the item may be asked again later); `unscored` that an answer came which is
+    none: a refusal, a filter, no room. `raw` keeps what was said. `usage` counts every send, failed ones too.
+    """
+
+    text: str | None
+    usage: Usage
+    failure: str | None = None
+    unscored: str | None = None
+    raw: str | None = None
+    served_model: str | None = None
+
+
+@dataclass
+class _Spent:
+    """What one question has used so far, over all its sends."""
+
+    n_requests: int = 0
+    n_input: int | None = None
+    n_cached: int | None = None
+    n_output: int | None = None
+    usd: float | None = None
+
+    def add(self, usage: Usage | None, usd: float | None) -> None:
+        if usage is None:
+            return
+        self.n_input = (self.n_input or 0) + (usage.n_input_tokens or 0)
+        self.n_output = (self.n_output or 0) + (usage.n_output_tokens or 0)
+        if usage.n_cached_tokens is not None:
+            self.n_cached = (self.n_cached or 0) + usage.n_cached_tokens
+        if usd is not None:
+            self.usd = (self.usd or 0.0) + usd
+
+    def usage(self) -> Usage:
+        return Usage(
+            n_requests=self.n_requests,
+            n_input_tokens=self.n_input,
+            n_cached_tokens=self.n_cached,
+            n_output_tokens=self.n_output,
+            cost_usd=self.usd,
+        )
+
+
+@dataclass
+class Client:
+    """A model behind an OpenAI-compatible URL; many questions may be under way at once.
+
+    What the server can do (structured output, the names of parameters) is found out by the first question, while
+    the others wait, and kept in `shape`. The key comes from the environment alone (`OPENAI_API_KEY`).
+
+    Raises:
+        UserError: no key for the public URL, or a money cap without a price.
+    """
+
+    model: str
+    limits: Limits = field(default_factory=Limits)
+    budget: Budget | None = None
+    base_url: str | None = None
+    price: Price | None = None
+    shape: Shape = field(default_factory=Shape)
+
+    def __post_init__(self) -> None:
+        url = self.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL
+        if not url.startswith(("http://", "https://")):
+            raise UserError(f"--base-url {url}: http:// or https:// is due, as in http://127.0.0.1:8080/v1")
+        key = os.environ.get("OPENAI_API_KEY")
+        if not key and url.startswith(DEFAULT_URL.rsplit("/", 1)[0]):
+            raise UserError(
+                "OPENAI_API_KEY is not set; export your key, or give --base-url of a server that needs none"
+            )
+        if self.limits.max_usd is not None and self.price is None:
+            raise UserError(
+                f"--max-usd {self.limits.max_usd:g}: no price is known for model {self.model}; give --prices FILE"
+            )
+        self.budget = self.budget or Budget(self.limits)
+        self.retries: Counter[str] = Counter()
+        self._secret = key or ""
+        self._pace = Pace(self.limits.requests_per_minute, self.limits.tokens_per_minute)
+        self._proven = asyncio.Event()
+        self._first = asyncio.Lock()
+        self._jitter = random.Random()
+        http = openai.DefaultAioHttpClient(timeout=self.limits.timeout_s) if _has_aiohttp() else None
+        # The client's own retries are silent and shared by all errors, so they are off: retries are named here.
+        self._client = openai.AsyncOpenAI(
+            api_key=key or "none", base_url=url, max_retries=0, timeout=self.limits.timeout_s, http_client=http
+        )
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    @property
+    def sdk(self) -> openai.AsyncOpenAI:
+        """The client below, for the files and batches that the Batch API needs."""
+        return self._client
+
+    async def ask(self, request: Request) -> Reply:
+        """Send one question until it is answered or may not be sent again.
+
+        Raises:
+            Stopped: a cap lets no more requests through.
+            UserError: the server refuses the key, the model or the account: no question can be answered.
+        """
+        if not self._proven.is_set():
+            async with self._first:
+                if not self._proven.is_set():
+                    reply = await self._answer(request)
+                    if reply.failure is None:
+                        self._proven.set()
+                    return reply
+        return await self._answer(request)
+
+    async def _answer(self, request: Request) -> Reply:
+        spent, n_room_steps, n_failed, faults = _Spent(), 0, 0, []
+        room = min(request.max_output_tokens, self.limits.max_output_tokens)
+        while True:
+            shape = self.shape
+            try:
+                content = await self._send(shape.body(self.model, request, room), request, room, spent)
+            except openai.APIStatusError as fault:
+                if changed := adapted(shape, fault.status_code, _message(fault)):
+                    # Another question may have found it out meanwhile; either way the new shape is tried.
+                    self.shape = changed if self.shape == shape else self.shape
+                    log.info("server does not take %s; going on with %s", shape, self.shape)
+                    continue
+                self._give_up_if_hopeless(fault)
+                reason = self._name(fault)
+                if fault.status_code not in TRANSIENT:
+                    return Reply(None, spent.usage(), unscored=f"server refused the question: {reason}")
+                wait_s = _retry_after_s(fault.response.headers)
+            except openai.APITimeoutError:
+                reason, wait_s = f"timeout after {self.limits.timeout_s:g} s", None
+            except openai.APIConnectionError as fault:
+                reason, wait_s = f"connection: {type(fault.__cause__).__name__}", None
+            else:
+                reply = _read(content, spent)
+                if reply is not None and reply.unscored == "truncated":
+                    if n_room_steps < N_ROOM_STEPS and room < self.limits.max_output_tokens:
+                        n_room_steps, room = n_room_steps + 1, min(room * 2, self.limits.max_output_tokens)
+                        self.retries["truncated"] += 1
+                        continue
+                    return replace(reply, unscored=f"truncated: no end within {room} tokens")
+                if reply is not None:
+                    return reply
+                reason, wait_s = "broken body: no JSON of a chat completion", None
+            n_failed += 1
+            faults.append(reason)
+            self.retries[reason.split(":", 1)[0]] += 1
+            if n_failed >= self.limits.n_tries or (wait_s or 0) > self.limits.patience_s:
+                told = f", asked to wait {wait_s:.0f} s" if (wait_s or 0) > self.limits.patience_s else ""
+                return Reply(None, spent.usage(), failure=f"no answer: {n_failed} sends, last {reason}{told}")
+            await self._rest(n_failed, wait_s, reason)
+
+    async def _rest(self, n_failed: int, wait_s: float | None, reason: str) -> None:
+        """Wait before the next send: as long as the server asks, else twice as long each time, never in step."""
+        own = min(0.25 * 2 ** (n_failed - 1), 30.0) * (0.5 + self._jitter.random())
+        if reason.startswith("429"):
+            self._pace.hold(wait_s if wait_s is not None else own)
+        if wait_s is None:
+            await asyncio.sleep(own)
+        elif not reason.startswith("429"):
+            await asyncio.sleep(wait_s)
+
+    async def _send(self, body: dict[str, Any], request: Request, room: int, spent: _Spent) -> bytes:
+        """One HTTP request, admitted by budget and pace; what it used is counted whatever became of it."""
+        n_in = n_tokens_at_most(request.system) + n_tokens_at_most(request.user)
+        most = Estimate(n_in + room, self._usd(Usage(n_input_tokens=n_in, n_output_tokens=room)) or 0.0)
+        await self._pace.turn(most.n_tokens)
+        await self.budget.admit(most)
+        spent.n_requests += 1
+        usage = usd = None
+        try:
+            # The raw bytes: building the library's typed completion costs as much as the rest of the request.
+            content = await self._client.post("/chat/completions", body=body, cast_to=bytes)
+            usage = usage_of(content)
+            return content
+        except openai.APIStatusError as fault:
+            usage = usage_of(fault.response.content)
+            raise
+        finally:
+            usd = self._usd(usage) if usage else None
+            spent.add(usage, usd)
+            self.budget.settle(most, usage, usd)
+            self._pace.correct(
+                most.n_tokens, (usage.n_input_tokens or 0) + (usage.n_output_tokens or 0) if usage else None
+            )
+
+    def _usd(self, usage: Usage) -> float | None:
+        return self.price.cost_usd(usage) if self.price else None
+
+    def _give_up_if_hopeless(self, fault: openai.APIStatusError) -> None:
+        message = _message(fault)
+        if fault.status_code == 401:
+            raise UserError("the server refused the key (401); set OPENAI_API_KEY to a key of this server")
+        if fault.status_code == 403:
+            raise UserError(f"the server refuses this account (403): {self._clean(message)}; ask its owner for access")
+        if fault.status_code == 404:
+            raise UserError(
+                f"openai:{self.model}: the server has no such model or path (404): {self._clean(message)}; "
+                f"check the model's name and --base-url"
+            )
+        if fault.status_code == 429 and "insufficient_quota" in message:
+            raise UserError("the account's quota is used up (429 insufficient_quota); add credit, then run again")
+
+    def _name(self, fault: openai.APIStatusError) -> str:
+        return f"{fault.status_code}: {self._clean(_message(fault))}"
+
+    def _clean(self, message: str) -> str:
+        """A server's message, one line, bounded, and without the key if the server echoes it."""
+        if self._secret:
+            message = message.replace(self._secret, "[key]")
+        return " ".join(message.split())[:200]
+
+
+def _has_aiohttp() -> bool:
+    try:
+        import aiohttp  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _message(fault: openai.APIStatusError) -> str:
+    try:
+        return fault.response.text[:2000]
+    except Exception:  # a body that was reset in mid-read has no text
+        return ""
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long the server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date; None if it does not."""
+    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            try:
+                seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+            except (ValueError, TypeError):
+                continue
+        if seconds == seconds and seconds >= 0:
+            return seconds
+    return None
+
+
+def usage_of(content: bytes | Mapping[str, Any]) -> Usage | None:
+    """The token counts that a reply's body tells; None where it tells none, also for bodies that are no JSON."""
+    try:
+        body = json.loads(content) if isinstance(content, bytes) else content
+        told = body["usage"]
+        details = told.get("prompt_tokens_details") or {}
+        return Usage(
+            n_input_tokens=told.get("prompt_tokens"),
+            n_output_tokens=told.get("completion_tokens"),
+            n_cached_tokens=details.get("cached_tokens"),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def read_body(body: Any) -> Reply | None:
+    """The reply in a chat completion's body; None when it is no chat completion. Usage counts are the caller's."""
+    return _read(json.dumps(body).encode(), _Spent(n_requests=1))
+
+
+def _read(content: bytes, spent: _Spent) -> Reply | None:
+    try:
+        body = json.loads(content)
+        choice = body["choices"][0]
+        message = choice["message"]
+        text, refusal, finish = message.get("content"), message.get("refusal"), choice.get("finish_reason")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        return None
+    model = body.get("model") if isinstance(body.get("model"), str) else None
+    if isinstance(text, list):  # some servers answer in parts
+        text = "".join(p.get("text") or "" for p in text if isinstance(p, dict))
+    raw = (text if isinstance(text, str) else "")[:MAX_REPLY_CHARS]
+    reply = Reply(None, spent.usage(), raw=raw or None, served_model=model)
+    if isinstance(refusal, str) and refusal:
+        return replace(reply, unscored="refused", raw=refusal[:MAX_REPLY_CHARS])
+    if finish == "content_filter":
+        return replace(reply, unscored="filtered: the server's content filter stopped the answer")
+    if finish == "length":
+        return replace(reply, unscored="truncated")
+    if not raw.strip():
+        return replace(reply, unscored="empty answer")
+    return replace(reply, text=raw)
+
+
+__all__ = ["Client", "Reply", "Request", "Stopped", "read_body", "usage_of"]
