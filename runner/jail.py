@@ -84,6 +84,7 @@ class Child:
                                         pass_fds=(theirs.fileno(),), start_new_session=True, preexec_fn=_die_with_parent)
         theirs.close()
         self.pid = self.process.pid
+        self._namespace: str | None = None      # known to be its own only once the child has answered
         self._memory_limit = RESIDENT_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.memory_exceeded = False
         self._looked_at = 0.0
@@ -104,6 +105,8 @@ class Child:
         if "pid" in self.walls:
             children = _children_of(self.process.pid)
             self.pid = children[0] if children else self.process.pid
+            namespace = _namespace(self.pid)
+            self._namespace = namespace if namespace != _namespace(os.getpid()) else None
 
     def look(self) -> None:
         """Kill the child if it holds more than its share of the memory; cheap enough to call often."""
@@ -117,15 +120,10 @@ class Child:
             self.kill()
 
     def members(self) -> list[int]:
-        """All processes of this child: its pid namespace where there is one, else its session and descendants."""
-        namespace = _namespace(self.pid) if "pid" in self.walls else None
-        found = []
-        for pid in _every_pid():
-            if pid == self.process.pid and pid != self.pid:
-                continue
-            if namespace is not None and _namespace(pid) == namespace or namespace is None and _session(pid) == self.process.pid:
-                found.append(pid)
-        return found
+        """All processes of this child: those of its own pid namespace if it has one, else those of its session."""
+        if self._namespace is not None:
+            return [pid for pid in _every_pid() if _namespace(pid) == self._namespace]
+        return [pid for pid in _every_pid() if _session(pid) == self.process.pid and _command(pid) != "unshare"]
 
     def cpu_ns(self) -> int | None:
         """Processor time that all threads of the child have used so far, None where the kernel does not tell.
@@ -187,12 +185,18 @@ class Child:
         return f"left with exit status {code}"
 
     def kill(self) -> None:
-        """End every process of the child, at once."""
-        for pid in self.members() if self.process.poll() is None else []:
-            _signal(pid)
+        """End every process of the child, at once: its group, and with the first process of its namespace all the rest.
+
+        Only ids that belong to this child are ever signalled: the group it leads, its session, its namespace.
+        """
+        if self.process.poll() is not None and "pid" in self.walls:
+            return     # the namespace ended with its first process, and the numbers may be somebody else's by now
+        for pid in self.members():
+            if pid not in (os.getpid(), os.getppid()):
+                _signal(pid)
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             pass
 
     def close(self) -> None:
@@ -220,6 +224,14 @@ def _session(pid: int) -> int | None:
     try:
         return int(_stat(pid)[3])
     except (OSError, IndexError, ValueError):
+        return None
+
+
+def _command(pid: int) -> str | None:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as stream:
+            return stream.read().strip()
+    except OSError:
         return None
 
 
