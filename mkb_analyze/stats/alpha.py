@@ -8,6 +8,7 @@ import numpy as np
 
 from mkb_analyze.stats.estimate import Estimate, undefined
 from mkb_analyze.stats.ratings import codes, label_counts
+from mkb_analyze.stats.resample import bca_levels, below_and_equal, bias
 
 MEASUREMENTS = ("nominal", "ordinal", "interval")
 
@@ -74,6 +75,15 @@ def _alpha_of_parts(sums: np.ndarray, q: int, measurement: str, values: np.ndarr
         return np.where(by_chance > 0, 1 - (n - 1) * rest[:, 0] / by_chance, np.nan)
 
 
+def _acceleration(without: np.ndarray, alike: np.ndarray) -> float:
+    """Efron's acceleration from leave-one-unit-out values, each standing for `alike` units; 0 where none moves."""
+    known = ~np.isnan(without)
+    without, alike = without[known], alike[known]
+    gap = np.average(without, weights=alike) - without if len(without) else np.zeros(1)
+    spread = float((alike * gap**2).sum()) if len(without) else 0.0
+    return float((alike * gap**3).sum()) / (6 * spread**1.5) if spread > 1e-24 else 0.0
+
+
 def krippendorff_alpha(
     ratings: Any,
     levels: Sequence[Any],
@@ -86,8 +96,8 @@ def krippendorff_alpha(
 ) -> Estimate:
     """Krippendorff's alpha (2011) of items x raters; missing None or NaN; `levels` ordered, numeric for `interval`.
 
-    The interval is the percentile bootstrap that draws items (or `clusters` of items, one label an item: the note
-    that the claims come from) with replacement and recomputes observed and expected disagreement. Items with the same
+    The interval is the BCa bootstrap that draws items (or `clusters` of items, one label an item: the note that the
+    claims come from) with replacement and recomputes observed and expected disagreement. Items with the same
     ratings are one pattern, so that a resample is a multinomial count of patterns and all resamples one product of
     counts with per-pattern coincidences. `resamples=0` leaves the interval out.
     """
@@ -102,7 +112,7 @@ def krippendorff_alpha(
     n_pairable = int(counts.sum())
     cells = {"items": n, "pairable ratings": n_pairable}
     unit = "items" if clusters is None else "clusters of items"
-    method = f"Krippendorff alpha, {measurement}; percentile bootstrap over {unit}, {resamples} resamples"
+    method = f"Krippendorff alpha, {measurement}; BCa bootstrap over {unit}, {resamples} resamples"
     if n == 0:
         return undefined(name, "no item has two ratings", 0, method, level, cells)
     patterns, which = _patterns(counts)
@@ -115,13 +125,13 @@ def krippendorff_alpha(
         return Estimate(name, estimate, math.nan, math.nan, n, method, level, cells, reason="no resamples asked for")
     rng = np.random.default_rng(rng)
     if clusters is None:
-        n_units, unit_parts, share = n, parts, held / n
+        n_units, unit_parts, share, alike = n, parts, held / n, held
     else:
         labels, of_item = np.unique(np.asarray(clusters)[pairable], return_inverse=True)
         n_units = len(labels)
         unit_parts = np.zeros((n_units, parts.shape[1]))
         np.add.at(unit_parts, of_item, parts[which])
-        share = np.full(n_units, 1 / n_units)
+        share, alike = np.full(n_units, 1 / n_units), np.ones(n_units)
         cells["clusters"] = n_units
     if n_units < 2:
         reason = "one item or cluster: nothing to resample"
@@ -133,6 +143,12 @@ def krippendorff_alpha(
     if lost > resamples / 2:
         reason = "most resamples had one label: no interval"
         return Estimate(name, estimate, math.nan, math.nan, n, method, level, cells, notes=notes, reason=reason)
-    a = (1 - level) / 2
-    low, high = np.nanquantile(replicates, [a, 1 - a])
+    without = _alpha_of_parts(alike @ unit_parts - unit_parts, q, measurement, values)
+    replicates = replicates[~np.isnan(replicates)]
+    z0 = bias(*below_and_equal(replicates, estimate), len(replicates))
+    at = bca_levels(z0, _acceleration(without, alike), level)
+    if np.isnan(at).any():
+        at = np.array([(1 - level) / 2, (1 + level) / 2])
+        notes += ("perfect or one-sided resamples: plain percentiles",)
+    low, high = np.quantile(replicates, at)
     return Estimate(name, estimate, low, high, n, method, level, cells, notes=notes)

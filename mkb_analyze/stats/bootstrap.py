@@ -200,7 +200,8 @@ def _host(array: Any, xp: ModuleType) -> np.ndarray:
 def _accelerations(jackknife: np.ndarray) -> np.ndarray:
     """Efron's acceleration a row; 0 where leaving clusters out changes nothing or is undefined."""
     with np.errstate(all="ignore"):
-        gap = np.nanmean(jackknife, axis=1, keepdims=True) - jackknife
+        known = (~np.isnan(jackknife)).sum(1, keepdims=True)
+        gap = np.nansum(jackknife, axis=1, keepdims=True) / known - jackknife
         square = np.nansum(gap**2, axis=1)
         a = np.nansum(gap**3, axis=1) / (6 * square**1.5)
         tiny = square <= 1e-26 * np.nanmax(np.abs(jackknife), axis=1, initial=1e-300) ** 2

@@ -8,7 +8,8 @@ import numpy as np
 from scipy import stats
 
 from mkb_analyze.stats.estimate import Estimate, HypothesisTest, untested
-from mkb_analyze.stats.exact import Conditional, Root, fisher_rxc_p
+from mkb_analyze.stats.exact import Conditional, Root
+from mkb_analyze.stats.network import fisher_rxc_p
 
 
 def _counts(table: Sequence[Sequence[int]]) -> np.ndarray:

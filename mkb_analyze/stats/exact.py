@@ -1,4 +1,4 @@
-"""Exact conditional inference on a sum of hypergeometric counts: tails, the conditional odds ratio and its interval."""
+"""Exact conditional inference on sums of hypergeometric counts: tails, the conditional odds ratio, its interval."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -124,51 +124,3 @@ def _solve(gap: Callable[[float], float], root: Root | None) -> float:
         if width > 600:
             return math.nan
     return math.exp(brentq(lambda u: gap(math.exp(u)), -width, width, xtol=1e-15, rtol=8.9e-16, maxiter=500))
-
-
-def fisher_rxc_p(table: np.ndarray, max_states: int = 2_000_000) -> float | None:
-    """Exact p of an r x c table with fixed margins (Freeman & Halton 1951); None when it would need too many states.
-
-    Columns are added one at a time; partial tables with the same margins left and the same probability so far are
-    merged with their number, so that only distinct (margins, probability) pairs are carried.
-    """
-    table = np.asarray(table, dtype=np.int64)
-    table = table[table.sum(1) > 0][:, table.sum(0) > 0]
-    if min(table.shape) < 2:
-        return 1.0
-    if table.shape[0] > table.shape[1]:
-        table = table.T
-    rows, columns = table.sum(1), table.sum(0)
-    constant = gammaln(rows + 1).sum() + gammaln(columns + 1).sum() - gammaln(table.sum() + 1)
-    states: dict[tuple[tuple[int, ...], int], tuple[float, float]] = {(tuple(rows.tolist()), 0): (0.0, 1.0)}
-    for column in sorted(columns.tolist(), reverse=True)[:-1]:
-        grown: dict[tuple[tuple[int, ...], int], tuple[float, float]] = {}
-        for (left, _), (log_p, count) in states.items():
-            for part, log_f in _columns(left, column):
-                rest = tuple(l - k for l, k in zip(left, part, strict=True))
-                value = log_p - log_f
-                # 1e-10 in the log merges equal products in another order, and is far below the tie rule's 1e-7
-                key = (rest, round(value * 1e10))
-                seen = grown.get(key)
-                grown[key] = (value, count) if seen is None else (seen[0], seen[1] + count)
-                if len(grown) > max_states:
-                    return None
-        states = grown
-    ends = [(v - sum(math.lgamma(k + 1) for k in left), c) for (left, _), (v, c) in states.items()]
-    log_p = np.array([v for v, _ in ends]) + constant
-    count = np.array([c for _, c in ends])
-    seen = constant - gammaln(table + 1).sum()
-    return float(min((count * np.exp(log_p))[log_p <= seen + math.log(TIE)].sum(), 1.0))
-
-
-def _columns(left: tuple[int, ...], total: int) -> list[tuple[tuple[int, ...], float]]:
-    """All ways to put `total` into rows with `left` places each, with the log of the product of their factorials."""
-    parts: list[tuple[tuple[int, ...], float, int]] = [((), 0.0, total)]
-    for i, places in enumerate(left):
-        behind = sum(left[i + 1 :])
-        parts = [
-            ((*part, k), log_f + math.lgamma(k + 1), rest - k)
-            for part, log_f, rest in parts
-            for k in range(max(0, rest - behind), min(places, rest) + 1)
-        ]
-    return [(part, log_f) for part, log_f, rest in parts if rest == 0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from mkb_analyze.stats.difference import cluster_difference_p
 from mkb_analyze.stats.estimate import Estimate
 from mkb_analyze.stats.rates import wilson
 
@@ -59,23 +60,6 @@ def simulate_counts(design: Design, repeats: int, rng: np.random.Generator) -> t
     return tuple(out)
 
 
-def cluster_difference_p(x1: np.ndarray, n1: np.ndarray, x2: np.ndarray, n2: np.ndarray) -> np.ndarray:
-    """Two-sided p of p1 - p2 = 0 for each row of (repeats, G) counts: linearised ratio means, t with G - 1 df.
-
-    The variance is G/(G - 1) sum r_g^2 with r_g = (x1g - p1 n1g)/N1 - (x2g - p2 n2g)/N2. A row without cases in a
-    group, or without spread, gets p = 1.
-    """
-    n_clusters = x1.shape[1]
-    with np.errstate(all="ignore"):
-        total1, total2 = n1.sum(1, keepdims=True), n2.sum(1, keepdims=True)
-        p1, p2 = x1.sum(1, keepdims=True) / total1, x2.sum(1, keepdims=True) / total2
-        pull = (x1 - p1 * n1) / total1 - (x2 - p2 * n2) / total2
-        se = np.sqrt(n_clusters / (n_clusters - 1) * (pull**2).sum(1))
-        t = (p1 - p2)[:, 0] / se
-    p = 2 * stats.t.sf(np.abs(t), n_clusters - 1)
-    return np.where(np.isnan(p), 1.0, p)
-
-
 def power(
     design: Design,
     alpha: float = 0.05,
@@ -89,7 +73,7 @@ def power(
     found = int((cluster_difference_p(*simulate_counts(design, repeats, rng)) < alpha).sum())
     share = wilson(found, repeats, level, name)
     cells = {"problems": design.n_clusters, "transfers": design.n_clusters * design.per_cluster}
-    method = f"simulation of {repeats} studies, cluster-robust difference, alpha {alpha}; Wilson"
+    method = f"simulation of {repeats} studies, cluster-robust score test, alpha {alpha}; Wilson"
     return Estimate(name, share.estimate, share.low, share.high, repeats, method, level, cells)
 
 
