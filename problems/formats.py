@@ -80,13 +80,13 @@ def draw(xp: Any, rng: Any, name: str, shape: tuple[int, ...], mean: float = 0.0
 
 
 def decode_blocks(xp: Any, name: str, codes: Any, scales: Any, block: tuple[int, int]) -> Any:
-    """Block-scaled float8 matrix `codes` [n, k] with one scale a `block` (rows, columns): scales [ceil n/r, ceil k/c]."""
+    """Values of float8 `codes` [n, k] with one scale a `block` (rows, columns): `scales` [ceil n/r, ceil k/c]."""
     spread = xp.repeat(xp.repeat(precision.wide(scales), block[0], axis=0), block[1], axis=1)
     return decode(xp, name, codes) * spread[: codes.shape[0], : codes.shape[1]]
 
 
 def encode_groups(xp: Any, name: str, x: Any, group: int) -> tuple[Any, Any]:
-    """Quantise `x` [..., k] with one scale a row and `group` of columns: scale = max|group| / largest value, 1 for zeros.
+    """Quantise `x` [..., k] with one scale a row and `group` of columns: max|group| / largest value, 1 for zeros.
 
     Returns codes [..., k] and scales [..., k / group] in the type of `x` (float32 at least): value = code * scale.
     """

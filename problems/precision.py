@@ -1,8 +1,9 @@
 """At which precision a reference computes: its own types, the float64 anchor, or half precision on purpose."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Iterator
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,10 +23,10 @@ _mode: ContextVar[str] = ContextVar("precision", default="own")
 
 @contextmanager
 def computing(mode: str) -> Iterator[None]:
-    """Evaluate references in `own` types, as the float64 `anchor`, or as a submission may: in `half` precision or `tiled`.
+    """Evaluate references in `own` types, as the float64 `anchor`, or as a submission may: in `half` or `tiled`.
 
-    `half` is what a wrong submission does: bfloat16 where float32 is due. The contract must refuse it. `tiled` is what a
-    right one does: float32 sums in another order, tile by tile from the far end. The contract must let it pass.
+    `half` is what a wrong submission does: bfloat16 where float32 is due. The contract must refuse it. `tiled` is what
+    a right one does: float32 sums in another order, tile by tile from the far end. The contract must let it pass.
     """
     if mode not in _MODES:
         raise ValueError(f"{mode!r}: a precision mode is one of {', '.join(_MODES)}")

@@ -41,7 +41,7 @@ def flat(xp: Any, x: Any, lead: tuple[int, ...]) -> Any:
 
 
 def operand(xp: Any, x: Any) -> tuple[Any, int, int, int]:
-    """How cuBLAS reads `x` [batch, r, c]: the array, the operation, the leading dimension and the step between matrices.
+    """How cuBLAS reads `x` [batch, r, c]: the array, the operation, the leading dimension, the step between matrices.
 
     A view whose rows or columns are dense is read where it lies; anything else is copied first.
     """

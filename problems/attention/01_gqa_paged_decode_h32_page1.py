@@ -13,12 +13,14 @@ is 0 and its `lse` is -inf.
 
 from problems import precision
 
-SOURCE = "Llama 3.1 8B (32 query heads, 8 KV heads, head_dim 128), a decoding batch of 64 with 2048 tokens each on average"
+SOURCE = ("Llama 3.1 8B (32 query heads, 8 KV heads, head_dim 128), a decoding batch of 64 with 2048 tokens each on "
+          "average")
 SIZES = {"full": {"n_seqs": 64, "n_tokens": 131072, "n_pages": 147456},
          "small": {"n_seqs": 4, "n_tokens": 1800, "n_pages": 2048}}
 N_HEADS, N_KV_HEADS, HEAD_DIM, PAGE = 32, 8, 128, 1
 OUTPUTS = ("bf16", "f32")
-INVARIANT = "shapes, types, scale 1/sqrt(128) and the total of tokens; lengths and page numbers are drawn, sequence 1 is empty"
+INVARIANT = ("shapes, types, scale 1/sqrt(128) and the total of tokens; lengths and page numbers are drawn, "
+             "sequence 1 is empty")
 
 
 def make_inputs(xp, rng, size="full"):

@@ -13,13 +13,14 @@ is 0 and its `lse` is -inf.
 
 from problems import precision
 
-SOURCE = ("Llama 4 Scout / Qwen2.5 14B (40 query heads, 8 KV heads, head_dim 128) under tensor parallelism 8: 5 and 1 a device; "
-          "a decoding batch of 128 with 3072 tokens each on average")
+SOURCE = ("Llama 4 Scout / Qwen2.5 14B (40 query heads, 8 KV heads, head_dim 128) under tensor parallelism 8: 5 and "
+          "1 a device; a decoding batch of 128 with 3072 tokens each on average")
 SIZES = {"full": {"n_seqs": 128, "n_tokens": 393216, "n_pages": 425984},
          "small": {"n_seqs": 4, "n_tokens": 1800, "n_pages": 2048}}
 N_HEADS, N_KV_HEADS, HEAD_DIM, PAGE = 5, 1, 128, 1
 OUTPUTS = ("bf16", "f32")
-INVARIANT = "shapes, types, scale 1/sqrt(128) and the total of tokens; lengths and page numbers are drawn, sequence 1 is empty"
+INVARIANT = ("shapes, types, scale 1/sqrt(128) and the total of tokens; lengths and page numbers are drawn, "
+             "sequence 1 is empty")
 
 
 def make_inputs(xp, rng, size="full"):

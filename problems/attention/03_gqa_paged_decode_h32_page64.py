@@ -14,12 +14,14 @@ is no token. A sequence may be empty (no page): then its `out` is 0 and its `lse
 
 from problems import precision
 
-SOURCE = "Llama 3.1 8B (32 query heads, 8 KV heads, head_dim 128), a decoding batch of 64 with up to 4096 tokens each on average"
+SOURCE = ("Llama 3.1 8B (32 query heads, 8 KV heads, head_dim 128), a decoding batch of 64 with up to 4096 tokens "
+          "each on average")
 SIZES = {"full": {"n_seqs": 64, "n_used_pages": 4096, "n_pages": 4608},
          "small": {"n_seqs": 4, "n_used_pages": 30, "n_pages": 40}}
 N_HEADS, N_KV_HEADS, HEAD_DIM, PAGE = 32, 8, 128, 64
 OUTPUTS = ("bf16", "f32")
-INVARIANT = "shapes, types, scale 1/sqrt(128) and the total of pages; lengths and page numbers are drawn, sequence 1 is empty"
+INVARIANT = ("shapes, types, scale 1/sqrt(128) and the total of pages; lengths and page numbers are drawn, sequence "
+             "1 is empty")
 
 
 def make_inputs(xp, rng, size="full"):

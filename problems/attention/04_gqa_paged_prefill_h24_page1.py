@@ -9,13 +9,14 @@ outputs  out        bf16 [n_queries, 24, 128]  softmax(q . k / sqrt(128)) . v ov
          lse        f32  [n_queries, 24]       natural log of the sum of exp of the scaled scores
 
 A sequence has at least as many tokens as queries; query i of n sees the tokens 0 .. n_tokens - n + i of its sequence
-(bottom-right causal), so every query sees one at least. Query head h reads KV head h // 3. Scores, exponentials and sums
-are float32. A sequence may be empty: no query, no token.
+(bottom-right causal), so every query sees one at least. Query head h reads KV head h // 3. Scores, exponentials and
+sums are float32. A sequence may be empty: no query, no token.
 """
 
 from problems import precision
 
-SOURCE = "Llama 3.2 3B (24 query heads, 8 KV heads, head_dim 128), 16 requests with 512 new and 1536 cached tokens on average"
+SOURCE = ("Llama 3.2 3B (24 query heads, 8 KV heads, head_dim 128), 16 requests with 512 new and 1536 cached tokens "
+          "on average")
 SIZES = {"full": {"n_seqs": 16, "n_queries": 8192, "n_cached": 24576, "n_pages": 36864},
          "small": {"n_seqs": 3, "n_queries": 40, "n_cached": 1400, "n_pages": 1600}}
 N_HEADS, N_KV_HEADS, HEAD_DIM, PAGE = 24, 8, 128, 1
@@ -75,7 +76,7 @@ def reference(xp, q, k_cache, v_cache, q_indptr, kv_indptr, kv_indices):
 def work(size="full"):
     s = SIZES[size]
     n_tokens = s["n_queries"] + s["n_cached"]
-    # On average over the lengths: every sequence has its share of queries, which see its earlier tokens and half its new.
+    # On average over the lengths: a sequence's queries see its earlier tokens and half its new ones.
     n_pairs = s["n_queries"] * (s["n_cached"] + s["n_queries"] // 2) // (s["n_seqs"] - 1)
     n_bytes = 2 * HEAD_DIM * (2 * n_tokens * N_KV_HEADS + 2 * s["n_queries"] * N_HEADS)
     n_bytes += 4 * (s["n_queries"] * N_HEADS + 2 * (s["n_seqs"] + 1) + n_tokens)

@@ -9,8 +9,8 @@ outputs  out        bf16 [n_queries, 5, 128]   softmax(q . k / sqrt(128)) . v ov
          lse        f32  [n_queries, 5]        natural log of the sum of exp of the scaled scores
 
 A sequence has at least as many tokens as queries; query i of n sees the tokens 0 .. n_tokens - n + i of its sequence
-(bottom-right causal), so every query sees one at least. All query heads read the one KV head. Scores, exponentials and sums
-are float32. A sequence may be empty: no query, no token.
+(bottom-right causal), so every query sees one at least. All query heads read the one KV head. Scores, exponentials and
+sums are float32. A sequence may be empty: no query, no token.
 """
 
 from problems import precision
@@ -76,7 +76,7 @@ def reference(xp, q, k_cache, v_cache, q_indptr, kv_indptr, kv_indices):
 def work(size="full"):
     s = SIZES[size]
     n_tokens = s["n_queries"] + s["n_cached"]
-    # On average over the lengths: every sequence has its share of queries, which see its earlier tokens and half its new.
+    # On average over the lengths: a sequence's queries see its earlier tokens and half its new ones.
     n_pairs = s["n_queries"] * (s["n_cached"] + s["n_queries"] // 2) // (s["n_seqs"] - 1)
     n_bytes = 2 * HEAD_DIM * (2 * n_tokens * N_KV_HEADS + 2 * s["n_queries"] * N_HEADS)
     n_bytes += 4 * (s["n_queries"] * N_HEADS + 2 * (s["n_seqs"] + 1) + n_tokens)

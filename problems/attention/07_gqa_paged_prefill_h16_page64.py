@@ -4,14 +4,15 @@ inputs   q             bf16 [n_queries, 16, 128]   the new tokens of all sequenc
          k_cache       bf16 [n_pages, 64, 1, 128]  v_cache likewise; the new tokens' keys are in it
          q_indptr      i32  [n_seqs + 1]           sequence b owns q[q_indptr[b] : q_indptr[b + 1]]
          kv_indptr     i32  [n_seqs + 1]           ... and kv_indices[kv_indptr[b] : kv_indptr[b + 1]]
-         kv_indices    i32  [n_listed]             page numbers in token order, all different; entries past kv_indptr[-1] are unused
+         kv_indices    i32  [n_listed]             page numbers in token order, all different; entries past
+                                                   kv_indptr[-1] are unused
          last_page_len i32  [n_seqs]               tokens in the last page, 1 to 64; 0 for an empty sequence
 outputs  out           bf16 [n_queries, 16, 128]   softmax(q . k / sqrt(128)) . v over the tokens that a query sees
          lse           f32  [n_queries, 16]        natural log of the sum of exp of the scaled scores
 
 A sequence has at least as many tokens as queries; query i of n sees the tokens 0 .. n_tokens - n + i of its sequence
-(bottom-right causal), so every query sees one at least. All query heads read the one KV head. Scores, exponentials and sums
-are float32. What a last page holds past its length is no token. A sequence may be empty: no query, no token.
+(bottom-right causal), so every query sees one at least. All query heads read the one KV head. Scores, exponentials and
+sums are float32. What a last page holds past its length is no token. A sequence may be empty: no query, no token.
 """
 
 from problems import precision
@@ -83,7 +84,7 @@ def reference(xp, q, k_cache, v_cache, q_indptr, kv_indptr, kv_indices, last_pag
 def work(size="full"):
     s = SIZES[size]
     n_tokens = s["n_queries"] + s["n_cached"]
-    # On average over the lengths: every sequence has its share of queries, which see its earlier tokens and half its new.
+    # On average over the lengths: a sequence's queries see its earlier tokens and half its new ones.
     n_pairs = s["n_queries"] * (s["n_cached"] + s["n_queries"] // 2) // (s["n_seqs"] - 1)
     n_bytes = 2 * HEAD_DIM * (2 * n_tokens * N_KV_HEADS + 2 * s["n_queries"] * N_HEADS)
     n_bytes += 4 * (s["n_queries"] * N_HEADS + 2 * (s["n_seqs"] + 1) + n_tokens // PAGE + s["n_seqs"])

@@ -1,4 +1,4 @@
-"""Grouped-query attention, causal prefill over ragged (packed) sequences: 8 query heads, 1 KV head of dimension 256, bf16.
+"""Grouped-query attention, causal prefill over packed sequences: 8 query heads, 1 KV head of dimension 256, bf16.
 
 inputs   q         bf16 [n_queries, 8, 256]  the new tokens of all sequences, one after the other
          k         bf16 [n_tokens, 1, 256]   v likewise; a sequence's new tokens are its last ones
@@ -8,13 +8,14 @@ outputs  out       bf16 [n_queries, 8, 256]  softmax(q . k / sqrt(256)) . v over
          lse       f32  [n_queries, 8]       natural log of the sum of exp of the scaled scores
 
 A sequence has at least as many tokens as queries; query i of n sees the tokens 0 .. n_tokens - n + i of its sequence
-(bottom-right causal), so every query sees one at least. All query heads read the one KV head. Scores, exponentials and sums
-are float32. A sequence may be empty: no query, no token.
+(bottom-right causal), so every query sees one at least. All query heads read the one KV head. Scores, exponentials and
+sums are float32. A sequence may be empty: no query, no token.
 """
 
 from problems import precision
 
-SOURCE = "Gemma 2B (8 query heads, 1 KV head, head_dim 256), 16 requests with 1024 new and 1024 earlier tokens on average"
+SOURCE = ("Gemma 2B (8 query heads, 1 KV head, head_dim 256), 16 requests with 1024 new and 1024 earlier tokens on "
+          "average")
 SIZES = {"full": {"n_seqs": 16, "n_queries": 16384, "n_earlier": 16384},
          "small": {"n_seqs": 3, "n_queries": 40, "n_earlier": 1400}}
 N_HEADS, N_KV_HEADS, HEAD_DIM = 8, 1, 256
@@ -73,7 +74,7 @@ def reference(xp, q, k, v, q_indptr, kv_indptr):
 def work(size="full"):
     s = SIZES[size]
     n_tokens = s["n_queries"] + s["n_earlier"]
-    # On average over the lengths: every sequence has its share of queries, which see its earlier tokens and half its new.
+    # On average over the lengths: a sequence's queries see its earlier tokens and half its new ones.
     n_pairs = s["n_queries"] * (s["n_earlier"] + s["n_queries"] // 2) // (s["n_seqs"] - 1)
     n_bytes = 2 * HEAD_DIM * (2 * n_tokens * N_KV_HEADS + 2 * s["n_queries"] * N_HEADS)
     n_bytes += 4 * (s["n_queries"] * N_HEADS + 2 * (s["n_seqs"] + 1))

@@ -9,7 +9,8 @@ outputs  grad_q, grad_k, grad_v, grad_q_weight, grad_k_weight    f32, each in th
 
 The forward pass, which is not given and must be recomputed:
     norm(x, w) = x / sqrt(mean(x^2) + 1e-6) * (1 + w)                        over the last axis
-    rope(x)    = (a cos - b sin, b cos + a sin)                              a, b the first and second half of the last axis
+    rope(x)    = (a cos - b sin, b cos + a sin)                              a, b the first and second half of the last
+                                                                             axis
     s = rope(norm(q)) . rope(norm(k)) / 16,   c = 50 tanh(s / 50)            query head h uses KV head h // 2
     out = softmax(c over the tokens up to the query's own) . v
 Weight gradients sum over batch, tokens and heads.
@@ -65,7 +66,7 @@ def reference(xp, q, k, v, q_weight, k_weight, cos, sin, grad_out):
     n_batch, n = q.shape[:2]
     group = N_HEADS // N_KV_HEADS
 
-    def heads(x, n_group):                                           # [batch, token, head, d] -> [batch, kv head, group * token, d]
+    def heads(x, n_group):  # [batch, token, head, d] -> [batch, kv head, group * token, d]
         x = x.reshape(n_batch, n, N_KV_HEADS, n_group, HEAD_DIM).transpose(0, 2, 3, 1, 4)
         return x.reshape(n_batch, N_KV_HEADS, n_group * n, HEAD_DIM)
 

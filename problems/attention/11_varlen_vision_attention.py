@@ -35,7 +35,7 @@ def make_inputs(xp, rng, size="full"):
 def reference(xp, q, k, v, cu_seqlens):
     out = xp.zeros(q.shape, precision.wide_type())
     bounds = cu_seqlens.tolist()
-    for start, stop in zip(bounds[:-1], bounds[1:]):
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
         if start == stop:
             continue
         queries, values = (x[start:stop].transpose(1, 0, 2) for x in (q, v))

@@ -1,4 +1,4 @@
-"""Joint attention of an image stream and a text stream (QK-norm, rotary embedding), FLUX diffusion transformer, float32.
+"""Joint attention of an image and a text stream (QK-norm, rotary embedding), FLUX diffusion transformer, float32.
 
 inputs   image_qkv f32 [n_batch, n_image, 3, 24, 128]   queries, keys and values of the image tokens
          text_qkv  f32 [n_batch, n_text, 3, 24, 128]    and of the text tokens

@@ -1,4 +1,4 @@
-"""Multi-head latent attention, one decoding step over a paged latent cache: 16 heads, latent 512 + rope 64, page size 1, bf16.
+"""Latent attention (MLA), one decoding step over a paged cache: 16 heads, latent 512 + rope 64, page size 1, bf16.
 
 inputs   q_nope     bf16 [n_seqs, 16, 512]    queries already carried into the latent space (absorbed projection)
          q_pe       bf16 [n_seqs, 16, 64]     their rotary part
@@ -15,21 +15,24 @@ may be empty: then its `out` is 0 and its `lse` is -inf.
 
 from problems import precision
 
-SOURCE = ("DeepSeek-V3 (128 heads, kv_lora_rank 512, qk_rope_head_dim 64) under tensor parallelism 8: 16 heads a device; "
+SOURCE = ("DeepSeek-V3 (128 heads, kv_lora_rank 512, qk_rope_head_dim 64) under tensor parallelism 8: 16 heads a "
+          "device; "
           "a decoding batch of 128 with 2048 tokens each on average")
 SIZES = {"full": {"n_seqs": 128, "n_tokens": 262144, "n_pages": 294912},
          "small": {"n_seqs": 4, "n_tokens": 1800, "n_pages": 2048}}
 N_HEADS, LATENT, ROPE, PAGE = 16, 512, 64, 1
 SCALE = (128 + ROPE) ** -0.5
 OUTPUTS = ("bf16", "f32")
-INVARIANT = "shapes, types, scale 1/sqrt(192) and the total of tokens; lengths and page numbers are drawn, sequence 1 is empty"
+INVARIANT = ("shapes, types, scale 1/sqrt(192) and the total of tokens; lengths and page numbers are drawn, "
+             "sequence 1 is empty")
 
 
 def make_inputs(xp, rng, size="full"):
     s = SIZES[size]
 
     def normal(*shape, mean, std=1.0):
-        return (rng.standard_normal(shape, dtype=xp.float32) * xp.float32(std) + xp.float32(mean)).astype(precision.TYPES["bf16"])
+        x = rng.standard_normal(shape, dtype=xp.float32) * xp.float32(std) + xp.float32(mean)
+        return x.astype(precision.TYPES["bf16"])
 
     # Latents have a mean, which softmax forgets and a short sum does not.
     q_nope = normal(s["n_seqs"], N_HEADS, LATENT, mean=0.25, std=0.5)

@@ -1,4 +1,4 @@
-"""Multi-head latent attention, causal prefill over a paged latent cache: 16 heads, latent 512 + rope 64, page size 1, bf16.
+"""Latent attention (MLA), causal prefill over a paged cache: 16 heads, latent 512 + rope 64, page size 1, bf16.
 
 inputs   q_nope     bf16 [n_queries, 16, 512]   queries of all sequences, carried into the latent space (absorbed)
          q_pe       bf16 [n_queries, 16, 64]    their rotary part
@@ -10,14 +10,15 @@ inputs   q_nope     bf16 [n_queries, 16, 512]   queries of all sequences, carrie
 outputs  out        bf16 [n_queries, 16, 512]   softmax((q_nope . ckv + q_pe . kpe) / sqrt(192)) . ckv
          lse        f32  [n_queries, 16]        natural log of the sum of exp of the scaled scores
 
-The new tokens are in the cache. A sequence has at least as many tokens as queries; query i of n sees the tokens
-0 .. n_tokens - n + i of its sequence (bottom-right causal). Scores, exponentials and sums are float32. A sequence may be
+The new tokens are in the cache. A sequence has at least as many tokens as queries; query i of n sees the tokens 0 ..
+n_tokens - n + i of its sequence (bottom-right causal). Scores, exponentials and sums are float32. A sequence may be
 empty: no query, no token.
 """
 
 from problems import precision
 
-SOURCE = ("DeepSeek-V3 (128 heads, kv_lora_rank 512, qk_rope_head_dim 64) under tensor parallelism 8: 16 heads a device; "
+SOURCE = ("DeepSeek-V3 (128 heads, kv_lora_rank 512, qk_rope_head_dim 64) under tensor parallelism 8: 16 heads a "
+          "device; "
           "8 requests with 256 new and 2048 cached tokens on average")
 SIZES = {"full": {"n_seqs": 8, "n_queries": 2048, "n_cached": 16384, "n_pages": 20736},
          "small": {"n_seqs": 3, "n_queries": 32, "n_cached": 1100, "n_pages": 1300}}
@@ -32,7 +33,8 @@ def make_inputs(xp, rng, size="full"):
     s = SIZES[size]
 
     def normal(*shape, mean, std=1.0):
-        return (rng.standard_normal(shape, dtype=xp.float32) * xp.float32(std) + xp.float32(mean)).astype(precision.TYPES["bf16"])
+        x = rng.standard_normal(shape, dtype=xp.float32) * xp.float32(std) + xp.float32(mean)
+        return x.astype(precision.TYPES["bf16"])
 
     # Latents have a mean, which softmax forgets and a short sum does not.
     q_nope = normal(s["n_queries"], N_HEADS, LATENT, mean=0.25, std=0.5)
@@ -82,7 +84,7 @@ def reference(xp, q_nope, q_pe, ckv_cache, kpe_cache, q_indptr, kv_indptr, kv_in
 def work(size="full"):
     s = SIZES[size]
     n_tokens = s["n_queries"] + s["n_cached"]
-    # On average over the lengths: every sequence has its share of queries, which see its cached tokens and half its new.
+    # On average over the lengths: a sequence's queries see its cached tokens and half its new ones.
     n_pairs = s["n_queries"] * (s["n_cached"] + s["n_queries"] // 2) // (s["n_seqs"] - 1)
     n_bytes = 2 * (n_tokens * (LATENT + ROPE) + s["n_queries"] * N_HEADS * (2 * LATENT + ROPE))
     n_bytes += 4 * (s["n_queries"] * N_HEADS + 2 * (s["n_seqs"] + 1) + n_tokens)

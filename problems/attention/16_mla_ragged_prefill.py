@@ -1,7 +1,8 @@
 """Multi-head latent attention, causal prefill over ragged sequences, expanded heads: 16 heads, qk 192, v 128, bf16.
 
 inputs   q         bf16 [n_queries, 16, 192]   the new tokens of all sequences, one after the other
-         k         bf16 [n_tokens, 16, 192]    128 expanded from the latent, 64 rotary; a sequence's new tokens come last
+         k         bf16 [n_tokens, 16, 192]    128 expanded from the latent, 64 rotary; a sequence's new tokens come
+                                               last
          v         bf16 [n_tokens, 16, 128]
          q_indptr  i32  [n_seqs + 1]           sequence b owns q[q_indptr[b] : q_indptr[b + 1]]
          kv_indptr i32  [n_seqs + 1]           ... and k[kv_indptr[b] : kv_indptr[b + 1]], v likewise
@@ -21,7 +22,8 @@ SIZES = {"full": {"n_seqs": 16, "n_queries": 16384, "n_earlier": 8192},
          "small": {"n_seqs": 3, "n_queries": 40, "n_earlier": 1300}}
 N_HEADS, QK_DIM, V_DIM = 16, 192, 128
 OUTPUTS = ("bf16", "f32")
-INVARIANT = ("shapes, types, scale 1/sqrt(192), the totals of queries and of tokens; lengths are drawn, sequence 1 is empty")
+INVARIANT = ("shapes, types, scale 1/sqrt(192), the totals of queries and of tokens; lengths are drawn, sequence 1 "
+             "is empty")
 
 
 def make_inputs(xp, rng, size="full"):
@@ -73,7 +75,7 @@ def reference(xp, q, k, v, q_indptr, kv_indptr):
 def work(size="full"):
     s = SIZES[size]
     n_tokens = s["n_queries"] + s["n_earlier"]
-    # On average over the lengths: every sequence has its share of queries, which see its earlier tokens and half its new.
+    # On average over the lengths: a sequence's queries see its earlier tokens and half its new ones.
     n_pairs = s["n_queries"] * (s["n_earlier"] + s["n_queries"] // 2) // (s["n_seqs"] - 1)
     n_bytes = 2 * N_HEADS * (n_tokens + s["n_queries"]) * (QK_DIM + V_DIM)
     n_bytes += 4 * (s["n_queries"] * N_HEADS + 2 * (s["n_seqs"] + 1))

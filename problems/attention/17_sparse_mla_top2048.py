@@ -1,4 +1,4 @@
-"""Sparse multi-head latent attention over 2048 given tokens a query, paged latent cache with page size 64, 16 heads, bf16.
+"""Sparse latent attention (MLA) over 2048 given tokens a query: 16 heads, paged cache, page size 64, bf16.
 
 inputs   q_nope    bf16 [n_queries, 16, 512]   queries carried into the latent space (absorbed projection)
          q_pe      bf16 [n_queries, 16, 64]    their rotary part
@@ -14,7 +14,8 @@ The slots of a query are all different and in no order; -1 may stand anywhere. A
 
 from problems import precision
 
-SOURCE = ("DeepSeek-V3.2 (index_topk 2048, kv_lora_rank 512, qk_rope_head_dim 64, 128 heads) under tensor parallelism 8: "
+SOURCE = ("DeepSeek-V3.2 (index_topk 2048, kv_lora_rank 512, qk_rope_head_dim 64, 128 heads) under tensor "
+          "parallelism 8: "
           "16 heads a device; 128 decoding queries over 262144 cached tokens")
 SIZES = {"full": {"n_queries": 128, "n_pages": 4096}, "small": {"n_queries": 4, "n_pages": 40}}
 N_HEADS, LATENT, ROPE, PAGE, TOP = 16, 512, 64, 64, 2048
@@ -27,7 +28,8 @@ def make_inputs(xp, rng, size="full"):
     s = SIZES[size]
 
     def normal(*shape, mean, std=1.0):
-        return (rng.standard_normal(shape, dtype=xp.float32) * xp.float32(std) + xp.float32(mean)).astype(precision.TYPES["bf16"])
+        x = rng.standard_normal(shape, dtype=xp.float32) * xp.float32(std) + xp.float32(mean)
+        return x.astype(precision.TYPES["bf16"])
 
     # Latents have a mean, which softmax forgets and a short sum does not.
     q_nope = normal(s["n_queries"], N_HEADS, LATENT, mean=0.25, std=0.5)

@@ -1,4 +1,4 @@
-"""Indexer of sparse attention: scores every cached token by 64 light heads (d128, fp8) and picks the top 2048, page size 64.
+"""Indexer of sparse attention: scores cached tokens by 64 light heads (d128, fp8), picks the top 2048, page size 64.
 
 inputs   q           u8  [n_seqs, 64, 128]       e4m3 codes of the index queries, one token a sequence
          k_cache     u8  [n_pages, 64, 128]      e4m3 codes of the index keys, shared by all heads
@@ -6,16 +6,18 @@ inputs   q           u8  [n_seqs, 64, 128]       e4m3 codes of the index queries
          weights     f32 [n_seqs, 64]            one weight a head
          seq_lens    i32 [n_seqs]                tokens of each sequence
          block_table i32 [n_seqs, max_pages]     page of each 64 tokens of a sequence; -1 past its end
-outputs  slots       i32 [n_seqs, 2048]          page * 64 + place of the chosen tokens, best first; -1 where there are no more
+outputs  slots       i32 [n_seqs, 2048]          page * 64 + place of the chosen tokens, best first; -1 where there are
+                                                 no more
 
 score(token) = k_scale * sum over heads of weight * max(0, q . k), summed in float32. Tokens of equal score: the earlier
-in the sequence comes first. A sequence of at most 2048 tokens is chosen whole (still ordered by score); an empty one has
--1 throughout. The inputs are such that every float32 sum is exact in any order, so the choice is exact too.
+in the sequence comes first. A sequence of at most 2048 tokens is chosen whole (still ordered by score); an empty one
+has -1 throughout. The inputs are such that every float32 sum is exact in any order, so the choice is exact too.
 """
 
 from problems import formats, precision
 
-SOURCE = "DeepSeek-V3.2 (index_n_heads 64, index_head_dim 128, index_topk 2048); 64 decoding sequences of 1 to 32768 tokens"
+SOURCE = ("DeepSeek-V3.2 (index_n_heads 64, index_head_dim 128, index_topk 2048); 64 decoding sequences of 1 to "
+          "32768 tokens")
 SIZES = {"full": {"n_seqs": 64, "max_pages": 512}, "small": {"n_seqs": 4, "max_pages": 40}}
 N_HEADS, HEAD_DIM, PAGE, TOP = 64, 128, 64, 2048
 OUTPUTS = ("i32",)

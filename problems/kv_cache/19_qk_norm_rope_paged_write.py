@@ -1,4 +1,4 @@
-"""Per-head RMSNorm of queries and keys + partial rotary embedding + write of keys and values to a paged cache, GLM-4, bf16.
+"""Per-head RMSNorm of queries and keys + partial rotary embedding + write to a paged KV cache, GLM-4, bf16.
 
 inputs   qkv       bf16 [n_tokens, 112, 128]      96 query heads, then 8 key heads, then 8 value heads
          q_weight  bf16 [128]                     norm weights, one set for all heads; k_weight likewise
@@ -9,14 +9,15 @@ inputs   qkv       bf16 [n_tokens, 112, 128]      96 query heads, then 8 key hea
 outputs  q         bf16 [n_tokens, 96, 128]       normed and turned
          k_cache, v_cache                         as the inputs, but for the slots written; the inputs stay as they are
 
-Queries and keys: x / sqrt(mean(x^2) + 1e-5) * weight over the 128 of a head, in float32 and not rounded in between; then of
-the first 64 values, halves a and b of 32, (a, b) becomes (a cos - b sin, b cos + a sin); the other 64 stay. Values are
-written as they are.
+Queries and keys: x / sqrt(mean(x^2) + 1e-5) * weight over the 128 of a head, in float32 and not rounded in between;
+then of the first 64 values, halves a and b of 32, (a, b) becomes (a cos - b sin, b cos + a sin); the other 64 stay.
+Values are written as they are.
 """
 
 from problems import precision
 
-SOURCE = "GLM-4.5 (96 query heads, 8 KV heads, head_dim 128, QK-norm, partial rotary 0.5, eps 1e-5); 8192 prefill tokens"
+SOURCE = ("GLM-4.5 (96 query heads, 8 KV heads, head_dim 128, QK-norm, partial rotary 0.5, eps 1e-5); 8192 prefill "
+          "tokens")
 SIZES = {"full": {"n_tokens": 8192, "n_pages": 256}, "small": {"n_tokens": 24, "n_pages": 2}}
 N_HEADS, N_KV_HEADS, HEAD_DIM, ROTARY, PAGE, EPS, MAX_POSITION = 96, 8, 128, 64, 64, 1e-5, 32768
 OUTPUTS = ("bf16", "bf16", "bf16")
@@ -30,7 +31,7 @@ def make_inputs(xp, rng, size="full"):
         return rng.standard_normal(shape, dtype=xp.float32) * xp.float32(std) + xp.float32(mean)
 
     qkv = normal(s["n_tokens"], N_HEADS + 2 * N_KV_HEADS, HEAD_DIM)
-    qkv[..., 0] += 20                                       # an outlier channel, as trained models have: its square dwarfs the rest
+    qkv[..., 0] += 20  # an outlier channel, as trained models have: its square dwarfs the rest
     q_weight, k_weight = (normal(HEAD_DIM, mean=1.0, std=0.1).astype(bf16) for _ in range(2))
     positions = rng.integers(0, MAX_POSITION, s["n_tokens"]).astype(xp.int64)
     angle = xp.arange(MAX_POSITION)[:, None] / 1e6 ** (xp.arange(ROTARY // 2) / (ROTARY // 2))
@@ -66,5 +67,5 @@ def work(size="full"):
     cache = 2 * s["n_pages"] * PAGE * N_KV_HEADS * HEAD_DIM
     written = 2 * s["n_tokens"] * N_KV_HEADS * HEAD_DIM
     n_bytes = 2 * (s["n_tokens"] * (2 * N_HEADS + 2 * N_KV_HEADS) * HEAD_DIM + 2 * HEAD_DIM)
-    n_bytes += 2 * (2 * cache - written) + s["n_tokens"] * (16 + 4 * ROTARY)       # what is written over need not be read
+    n_bytes += 2 * (2 * cache - written) + s["n_tokens"] * (16 + 4 * ROTARY)  # what is written over need not be read
     return {"n_bytes": n_bytes, "n_operations": 6 * s["n_tokens"] * (N_HEADS + N_KV_HEADS) * HEAD_DIM, "unit": "f32"}

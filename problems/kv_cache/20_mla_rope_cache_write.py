@@ -10,8 +10,8 @@ inputs   q_pe      bf16 [n_tokens, 128, 64]     rotary part of the queries
 outputs  q_pe      bf16 [n_tokens, 128, 64]     turned
          cache     bf16 [n_pages, 64, 576]      as the input, but for the slots written; the input stays as it is
 
-Neighbouring values are a pair: (x[2i], x[2i + 1]) becomes (x[2i] cos - x[2i + 1] sin, x[2i + 1] cos + x[2i] sin). Angles,
-sines and products are float32.
+Neighbouring values are a pair: (x[2i], x[2i + 1]) becomes (x[2i] cos - x[2i + 1] sin, x[2i + 1] cos + x[2i] sin).
+Angles, sines and products are float32.
 """
 
 from problems import precision
@@ -58,5 +58,5 @@ def work(size="full"):
     s = SIZES[size]
     row = 2 * (LATENT + ROPE)
     n_bytes = s["n_tokens"] * (2 * 2 * N_HEADS * ROPE + row + 16) + 2 * ROPE
-    n_bytes += row * (2 * s["n_pages"] * PAGE - s["n_tokens"])                     # what is written over need not be read
+    n_bytes += row * (2 * s["n_pages"] * PAGE - s["n_tokens"])  # what is written over need not be read
     return {"n_bytes": n_bytes, "n_operations": 3 * s["n_tokens"] * (N_HEADS + 1) * ROPE, "unit": "f32"}

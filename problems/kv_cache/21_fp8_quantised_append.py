@@ -12,7 +12,8 @@ x / scale, ties to even.
 
 from problems import formats, precision
 
-SOURCE = "Llama 3.1 8B (8 KV heads, head_dim 128), cache type fp8_e4m3 with dynamic scales; 32768 tokens into 65536 slots"
+SOURCE = ("Llama 3.1 8B (8 KV heads, head_dim 128), cache type fp8_e4m3 with dynamic scales; 32768 tokens into "
+          "65536 slots")
 SIZES = {"full": {"n_tokens": 32768, "n_pages": 1024}, "small": {"n_tokens": 100, "n_pages": 3}}
 N_KV_HEADS, HEAD_DIM, PAGE = 8, 128, 64
 OUTPUTS = ("e4m3", "f32", "e4m3", "f32")
@@ -22,7 +23,7 @@ INVARIANT = "shapes and types; slots are drawn, token 1 is not to be cached, hea
 def make_inputs(xp, rng, size="full"):
     s = SIZES[size]
 
-    def rows():                                             # heads of unlike size, so that one scale for all would not do
+    def rows():  # heads of unlike size, so that one scale for all would not do
         x = rng.standard_normal((s["n_tokens"], N_KV_HEADS, HEAD_DIM), dtype=xp.float32)
         x *= xp.exp(rng.standard_normal((s["n_tokens"], N_KV_HEADS, 1), dtype=xp.float32))
         x[2, 0] = 0

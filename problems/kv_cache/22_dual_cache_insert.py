@@ -1,19 +1,23 @@
-"""Insert of new tokens into two caches at once, main keys and values and the index keys of sparse attention, MiniMax, bf16.
+"""Insert of new tokens into the main KV cache and the index cache of sparse attention at once, MiniMax, bf16.
 
 inputs   k, v        bf16 [n_tokens, 8, 128]
          index_k     bf16 [n_tokens, 128]              index key, shared by all heads
-         slots       i64  [n_tokens]                   page * 64 + place in the main cache, all different; -1: do not store
-         index_slots i64  [n_tokens]                   page * 64 + place in the index cache, all different; -1: do not store
+         slots       i64  [n_tokens]                   page * 64 + place in the main cache, all different; -1: do not
+                                                       store
+         index_slots i64  [n_tokens]                   page * 64 + place in the index cache, all different; -1: do not
+                                                       store
          kv_cache    bf16 [n_pages, 2, 64, 8, 128]     of a page first the keys, then the values
          index_cache bf16 [n_index_pages, 64, 128]
-outputs  kv_cache, index_cache                         as the inputs, but for the slots written; the inputs stay as they are
+outputs  kv_cache, index_cache                         as the inputs, but for the slots written; the inputs stay as they
+                                                       are
 
 A token may be stored in one cache and not in the other. Values are moved, not computed.
 """
 
 from problems import formats, precision
 
-SOURCE = ("MiniMax-M2 (8 KV heads, head_dim 128) with one index key of 128 a token, as sparse attention keeps them, page 64; "
+SOURCE = ("MiniMax-M2 (8 KV heads, head_dim 128) with one index key of 128 a token, as sparse attention keeps them, "
+          "page 64; "
           "32768 tokens into 65536 slots")
 SIZES = {"full": {"n_tokens": 32768, "n_pages": 1024, "n_index_pages": 1024},
          "small": {"n_tokens": 100, "n_pages": 3, "n_index_pages": 4}}
@@ -33,9 +37,10 @@ def make_inputs(xp, rng, size="full"):
 
     slots, index_slots = places(s["n_pages"]), places(s["n_index_pages"])
     slots[1:3], index_slots[1] = -1, -1
-    return (normal(s["n_tokens"], N_KV_HEADS, HEAD_DIM, mean=0.5), normal(s["n_tokens"], N_KV_HEADS, HEAD_DIM, mean=-0.5),
-            normal(s["n_tokens"], HEAD_DIM, mean=1), slots, index_slots,
-            normal(s["n_pages"], 2, PAGE, N_KV_HEADS, HEAD_DIM, mean=0), normal(s["n_index_pages"], PAGE, HEAD_DIM, mean=0))
+    k, v = (normal(s["n_tokens"], N_KV_HEADS, HEAD_DIM, mean=mean) for mean in (0.5, -0.5))
+    index_k = normal(s["n_tokens"], HEAD_DIM, mean=1)
+    kv_cache = normal(s["n_pages"], 2, PAGE, N_KV_HEADS, HEAD_DIM, mean=0)
+    return k, v, index_k, slots, index_slots, kv_cache, normal(s["n_index_pages"], PAGE, HEAD_DIM, mean=0)
 
 
 def reference(xp, k, v, index_k, slots, index_slots, kv_cache, index_cache):

@@ -1,7 +1,7 @@
-"""Gather of sequences from a paged latent cache of packed bytes (fp8 latent, scales, bf16 rotary key) into plain bf16 rows.
+"""Gather of sequences from a paged cache of packed bytes (fp8 latent, scales, bf16 rotary key) into bf16 rows.
 
-inputs   cache       u8  [n_pages, 64, 656]      of a token: 512 e4m3 codes, 4 float32 scales (16 bytes, one for each 128
-                                                 codes), 64 bfloat16 rotary values (128 bytes); all little-endian
+inputs   cache       u8  [n_pages, 64, 656]      of a token: 512 e4m3 codes, 4 float32 scales (16 bytes, one for each
+                                                 128 codes), 64 bfloat16 rotary values (128 bytes); all little-endian
          block_table i32 [n_seqs, max_pages]     page of each 64 tokens of a sequence; -1 past its end
          cu_seqlens  i32 [n_seqs + 1]            sequence b fills the output rows cu_seqlens[b] : cu_seqlens[b + 1]
 outputs  rows        bf16 [n_tokens, 576]        512 values code * scale, then the 64 rotary values unchanged
@@ -11,20 +11,23 @@ A sequence may be empty.
 
 from problems import formats, precision
 
-SOURCE = "DeepSeek-V3.2 (latent 512 + rope 64 in 656 bytes a token, page 64); prefill over 131072 cached tokens of 32 sequences"
-SIZES = {"full": {"n_seqs": 32, "n_tokens": 131072, "n_pages": 2304}, "small": {"n_seqs": 4, "n_tokens": 500, "n_pages": 16}}
+SOURCE = ("DeepSeek-V3.2 (latent 512 + rope 64 in 656 bytes a token, page 64); prefill over 131072 cached tokens of "
+          "32 sequences")
+SIZES = {"full": {"n_seqs": 32, "n_tokens": 131072, "n_pages": 2304},
+         "small": {"n_seqs": 4, "n_tokens": 500, "n_pages": 16}}
 LATENT, ROPE, GROUP, PAGE = 512, 64, 128, 64
 ROW = LATENT + 4 * LATENT // GROUP + 2 * ROPE
 OUTPUTS = ("bf16",)
 INVARIANT = "shapes, types and the total of tokens; lengths and pages are drawn, sequence 1 is empty"
-MAIN_INPUT = 1                                              # the block table: shifted bytes would be refused as NaN alone
+MAIN_INPUT = 1  # the block table: shifted bytes would be refused as NaN alone
 
 
 def make_inputs(xp, rng, size="full"):
     s = SIZES[size]
     shape = (s["n_pages"], PAGE)
     codes = formats.draw(xp, rng, "e4m3", (*shape, LATENT), mean=20.0, std=100.0)
-    scales = xp.exp(rng.standard_normal((*shape, LATENT // GROUP), dtype=xp.float32) * xp.float32(0.5)) / xp.float32(100)
+    spread = rng.standard_normal((*shape, LATENT // GROUP), dtype=xp.float32) * xp.float32(0.5)
+    scales = xp.exp(spread) / xp.float32(100)
     rope = rng.standard_normal((*shape, ROPE), dtype=xp.float32).astype(precision.TYPES["bf16"])
     cache = xp.concatenate((codes, scales.view(xp.uint8), rope.view(xp.uint8)), axis=-1)
     share = rng.random(s["n_seqs"], dtype=xp.float32) + 0.5
@@ -58,8 +61,8 @@ def reference(xp, cache, block_table, cu_seqlens):
 
 def half_mutant(xp, cache, block_table, cu_seqlens):
     """Nothing is summed here: what must be refused is codes decoded with one digit less (through e5m2)."""
-    codes = cache[..., :LATENT]
-    coarse = formats.encode(xp, "e4m3", formats.decode(xp, "e5m2", formats.encode(xp, "e5m2", formats.decode(xp, "e4m3", codes))))
+    values = formats.decode(xp, "e4m3", cache[..., :LATENT])
+    coarse = formats.encode(xp, "e4m3", formats.decode(xp, "e5m2", formats.encode(xp, "e5m2", values)))
     return reference(xp, xp.concatenate((coarse, cache[..., LATENT:]), axis=-1), block_table, cu_seqlens)
 
 

@@ -2,19 +2,22 @@
 
 inputs   shards      u8  [8, n_pages, 64, 576]     e4m3 codes of each rank's cache, all ranks' already on this device
          scale       f32 [8]                       value = code * scale of its rank
-         block_table i32 [n_seqs, max_pages]       page of each 64 tokens that one rank holds of a sequence; -1 past its end
+         block_table i32 [n_seqs, max_pages]       page of each 64 tokens that one rank holds of a sequence; -1 past its
+                                                   end
          cu_seqlens  i32 [n_seqs + 1]              sequence b fills the output rows cu_seqlens[b] : cu_seqlens[b + 1]
 outputs  rows        bf16 [n_tokens, 576]
 
-Token t of a sequence is the rank's token t // 8 on rank t % 8; the block table is the same for all ranks. A sequence may
-be empty.
+Token t of a sequence is the rank's token t // 8 on rank t % 8; the block table is the same for all ranks. A sequence
+may be empty.
 """
 
 from problems import formats, precision
 
-SOURCE = ("DeepSeek-V3 (latent 512 + rope 64) with an fp8_e4m3 cache under decode context parallelism 8, interleaved by token; "
+SOURCE = ("DeepSeek-V3 (latent 512 + rope 64) with an fp8_e4m3 cache under decode context parallelism 8, "
+          "interleaved by token; "
           "131072 tokens of 16 sequences")
-SIZES = {"full": {"n_seqs": 16, "n_tokens": 131072, "n_pages": 320}, "small": {"n_seqs": 4, "n_tokens": 700, "n_pages": 8}}
+SIZES = {"full": {"n_seqs": 16, "n_tokens": 131072, "n_pages": 320},
+         "small": {"n_seqs": 4, "n_tokens": 700, "n_pages": 8}}
 N_RANKS, WIDTH, PAGE = 8, 576, 64
 OUTPUTS = ("bf16",)
 INVARIANT = "shapes, types and the total of tokens; lengths and pages are drawn, sequence 1 is empty"
@@ -49,7 +52,8 @@ def reference(xp, shards, scale, block_table, cu_seqlens):
 def half_mutant(xp, shards, *rest):
     """Nothing is summed here: what must be refused is codes decoded with one digit less (through e5m2)."""
     values = formats.decode(xp, "e4m3", shards)
-    return reference(xp, formats.encode(xp, "e4m3", formats.decode(xp, "e5m2", formats.encode(xp, "e5m2", values))), *rest)
+    coarse = formats.encode(xp, "e4m3", formats.decode(xp, "e5m2", formats.encode(xp, "e5m2", values)))
+    return reference(xp, coarse, *rest)
 
 
 def work(size="full"):

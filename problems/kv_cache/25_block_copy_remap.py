@@ -10,7 +10,8 @@ swap) gives its old bytes away before it takes new ones. Destinations are all di
 
 from problems import precision
 
-SOURCE = "Llama 3.1 8B with 16-token blocks of fp8 keys and values (16 * 2 * 8 * 128 bytes), 8 of its layers, 4096 blocks"
+SOURCE = ("Llama 3.1 8B with 16-token blocks of fp8 keys and values (16 * 2 * 8 * 128 bytes), 8 of its layers, 4096 "
+          "blocks")
 SIZES = {"full": {"n_layers": 8, "n_blocks": 4096, "block_bytes": 32768, "n_pairs": 1024},
          "small": {"n_layers": 2, "n_blocks": 4096, "block_bytes": 64, "n_pairs": 1024}}
 OUTPUTS = ("u8",)
@@ -45,5 +46,5 @@ def half_mutant(xp, cache, pairs):
 def work(size="full"):
     s = SIZES[size]
     cache = s["n_layers"] * s["n_blocks"] * s["block_bytes"]
-    return {"n_bytes": 2 * cache + 16 * s["n_pairs"], "n_operations": s["n_layers"] * s["n_pairs"] * s["block_bytes"] // 16,
-            "unit": "int"}
+    n_moves = s["n_layers"] * s["n_pairs"] * s["block_bytes"] // 16          # of 16 bytes each
+    return {"n_bytes": 2 * cache + 16 * s["n_pairs"], "n_operations": n_moves, "unit": "int"}

@@ -4,25 +4,29 @@ inputs   tables      i32 [4, n_requests, max_blocks]    blocks of each request i
          n_blocks    i32 [4, n_requests]                blocks in use before this step
          new_blocks  i32 [4, n_requests, max_new]       blocks to append; the first n_new count
          n_new       i32 [4, n_requests]
-         n_computed  i32 [n_requests]                   tokens already in the cache: the position of a request's first new one
-         query_start i32 [n_requests + 1]               request b owns the new tokens query_start[b] : query_start[b + 1]
-         positions   i64 [max_tokens]                   position of each new token in its request; -1 past query_start[-1]
+         n_computed  i32 [n_requests]                   tokens already in the cache: the position of a request's first
+                                                        new one
+         query_start i32 [n_requests + 1]               request b owns the new tokens query_start[b] :
+                                                        query_start[b + 1]
+         positions   i64 [max_tokens]                   position of each new token in its request; -1 past
+                                                        query_start[-1]
          block_size  i32 [4]                            tokens a block, by group
          window      i32 [4]                            attention window of the group in tokens, 0 where there is none
-outputs  tables      i32 [4, n_requests, max_blocks]    with new blocks at n_blocks .. n_blocks + n_new - 1, and with 0 (the
-                                                        null block) for blocks that have left the window; the rest unchanged
+outputs  tables      i32 [4, n_requests, max_blocks]    new blocks at n_blocks .. n_blocks + n_new - 1; 0 (the null
+                                                        block) for blocks that have left the window; the rest unchanged
          n_blocks    i32 [4, n_requests]                n_blocks + n_new
-         slots       i64 [4, max_tokens]                block * block_size + place of each new token; -1 past the last token
+         slots       i64 [4, max_tokens]                block * block_size + place of each new token; -1 past the last
+                                                        token
 
-Block j of a group with a window w has left it when its last token j * size + size - 1 < n_computed - w + 1, where w > 0. The
-new tokens of a request stand at the positions from n_computed on, each in block position // size of the updated table. A
-request may have no new token.
+Where a group has a window w > 0, its block j has left it when its last token, j * size + size - 1, is less than
+n_computed - w + 1. The new tokens of a request stand at the positions from n_computed on, each in block
+position // size of the updated table. A request may have no new token.
 """
 
 from problems import precision
 
-SOURCE = ("Gemma 3 as served by a hybrid cache manager (one full-attention group, sliding windows of 1024) with blocks of 16 and 32 "
-          "tokens; 2048 requests of up to 32768 tokens")
+SOURCE = ("Gemma 3 as served by a hybrid cache manager (one full-attention group, sliding windows of 1024) with "
+          "blocks of 16 and 32 tokens; 2048 requests of up to 32768 tokens")
 SIZES = {"full": {"n_requests": 2048, "max_blocks": 2048, "max_new": 64, "n_tokens": 131072, "max_tokens": 139264},
          "small": {"n_requests": 6, "max_blocks": 80, "max_new": 16, "n_tokens": 300, "max_tokens": 320}}
 BLOCK_SIZE, WINDOW, POOL = (16, 32, 16, 32), (0, 1024, 1024, 512), 1 << 21
@@ -34,9 +38,9 @@ MAIN_INPUT = 6                                              # positions: each to
 def make_inputs(xp, rng, size="full"):
     s = SIZES[size]
     n, groups = s["n_requests"], len(BLOCK_SIZE)
-    share = rng.random(n, dtype=xp.float32) + 0.5
+    share = (rng.random(n, dtype=xp.float32) + 0.5).astype(xp.float64)
     share[1] = 0
-    ends = xp.floor(xp.cumsum(share.astype(xp.float64)) / xp.sum(share.astype(xp.float64)) * s["n_tokens"]).astype(xp.int32)
+    ends = xp.floor(xp.cumsum(share) / xp.sum(share) * s["n_tokens"]).astype(xp.int32)
     ends[-1] = s["n_tokens"]
     query_start = xp.concatenate((xp.zeros(1, xp.int32), ends))
     n_query = query_start[1:] - query_start[:-1]
@@ -81,5 +85,5 @@ def half_mutant(xp, *inputs):
 def work(size="full"):
     s, groups = SIZES[size], len(BLOCK_SIZE)
     n_table = groups * s["n_requests"] * s["max_blocks"]
-    n_bytes = 4 * (2 * n_table + groups * s["n_requests"] * 3 + 2 * s["n_requests"]) + 8 * (groups + 1) * s["max_tokens"]
+    n_bytes = 4 * (2 * n_table + (3 * groups + 2) * s["n_requests"]) + 8 * (groups + 1) * s["max_tokens"]
     return {"n_bytes": n_bytes, "n_operations": 2 * n_table + 4 * groups * s["max_tokens"], "unit": "int"}

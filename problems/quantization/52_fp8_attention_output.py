@@ -5,8 +5,8 @@ inputs   x       bf16 [n_tokens, n_in]                attention output, heads si
          w_scale f32  [n_out / 128, n_in / 128]       weight = code * scale of its 128 x 128 block
 outputs  out     bf16 [n_tokens, n_out]               x' . w^T, summed in float32
 
-x' is x through e4m3: of each token and each 128 neighbouring inputs, scale = max|x| / 448 (1 if all are zero) in float32,
-code = the e4m3 nearest to x / scale, ties to even; x' = code * scale.
+x' is x through e4m3: of each token and each 128 neighbouring inputs, scale = max|x| / 448 (1 if all are zero) in
+float32, code = the e4m3 nearest to x / scale, ties to even; x' = code * scale.
 """
 
 from problems import formats, precision
@@ -24,7 +24,7 @@ def make_inputs(xp, rng, size="full"):
     def normal(*shape):
         return rng.standard_normal(shape, dtype=xp.float32)
 
-    # Tokens and weights lean to one direction of random signs, each by its own amount, so that sums outgrow their terms.
+    # Tokens and weights lean to one direction of random signs, each by its own amount: sums outgrow their terms.
     lean = xp.where(rng.random(s["n_in"], dtype=xp.float32) < 0.5, -1, 1).astype(xp.float32)
     x = normal(s["n_tokens"], s["n_in"]) + normal(s["n_tokens"], 1) * lean
     w = (normal(s["n_out"], s["n_in"]) + normal(s["n_out"], 1) * lean) * xp.float32(s["n_in"] ** -0.5)

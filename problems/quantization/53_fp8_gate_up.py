@@ -22,7 +22,7 @@ def make_inputs(xp, rng, size="full"):
     def normal(*shape):
         return rng.standard_normal(shape, dtype=xp.float32)
 
-    # Tokens and weights lean to one direction of random signs, each by its own amount, so that sums outgrow their terms.
+    # Tokens and weights lean to one direction of random signs, each by its own amount: sums outgrow their terms.
     lean = xp.where(rng.random(s["n_in"], dtype=xp.float32) < 0.5, -1, 1).astype(xp.float32)
 
     def weights():

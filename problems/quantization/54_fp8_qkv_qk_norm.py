@@ -1,4 +1,4 @@
-"""Query, key and value projection with block-scaled fp8 weights, then RMSNorm of each query and key head, Qwen3-VL, e4m3.
+"""QKV projection with block-scaled fp8 weights, then RMSNorm of each query and key head, Qwen3-VL, e4m3.
 
 inputs   x        bf16 [n_tokens, n_in]
          w        u8   [6 * n_kv_heads * 128, n_in]      e4m3 codes: query heads, then key heads, then value heads
@@ -7,9 +7,9 @@ inputs   x        bf16 [n_tokens, n_in]
 outputs  q        bf16 [n_tokens, 4 * n_kv_heads, 128]
          k, v     bf16 [n_tokens, n_kv_heads, 128]
 
-x' is x through e4m3: of each token and each 128 neighbouring inputs, scale = max|x| / 448 (1 if all are zero) in float32,
-code = the e4m3 nearest to x / scale, ties to even; x' = code * scale. Projections are summed in float32 and not rounded
-before the norm: y / sqrt(mean(y^2) + 1e-6) * weight over the 128 of a head. Values get no norm.
+x' is x through e4m3: of each token and each 128 neighbouring inputs, scale = max|x| / 448 (1 if all are zero) in
+float32, code = the e4m3 nearest to x / scale, ties to even; x' = code * scale. Projections are summed in float32 and
+not rounded before the norm: y / sqrt(mean(y^2) + 1e-6) * weight over the 128 of a head. Values get no norm.
 """
 
 from problems import formats, precision
@@ -28,7 +28,7 @@ def make_inputs(xp, rng, size="full"):
     def normal(*shape):
         return rng.standard_normal(shape, dtype=xp.float32)
 
-    # Tokens and weights lean to one direction of random signs, each by its own amount, so that sums outgrow their terms.
+    # Tokens and weights lean to one direction of random signs, each by its own amount: sums outgrow their terms.
     lean = xp.where(rng.random(s["n_in"], dtype=xp.float32) < 0.5, -1, 1).astype(xp.float32)
     x = normal(s["n_tokens"], s["n_in"]) + normal(s["n_tokens"], 1) * lean
     n_out = (GROUP + 2) * s["n_kv_heads"] * HEAD_DIM
@@ -50,8 +50,8 @@ def reference(xp, x, w, w_scale, q_weight, k_weight):
     def normed(y, weight):
         return y / xp.sqrt(precision.total(xp, y * y) / HEAD_DIM + EPS) * precision.wide(weight)
 
-    parts = normed(y[:, :-2 * n_kv_heads], q_weight), normed(y[:, -2 * n_kv_heads:-n_kv_heads], k_weight), y[:, -n_kv_heads:]
-    return tuple(xp.ascontiguousarray(precision.narrow(part, "bf16")) for part in parts)
+    q, k = normed(y[:, :-2 * n_kv_heads], q_weight), normed(y[:, -2 * n_kv_heads:-n_kv_heads], k_weight)
+    return tuple(xp.ascontiguousarray(precision.narrow(part, "bf16")) for part in (q, k, y[:, -n_kv_heads:]))
 
 
 def work(size="full"):

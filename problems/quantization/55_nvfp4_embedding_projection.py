@@ -10,13 +10,14 @@ inputs   features  bf16 [n_image, n_in]           image features, in the order o
          bias      bf16 [n_out]
 outputs  out       bf16 [n_tokens, n_out]         at the i-th image token: feature' i . w^T + bias; elsewhere embeds
 
-feature' is the feature through nvfp4: for 16 neighbouring inputs, scale = the e4m3 nearest to max|x| / 6 / x_unit, code = the
-e2m1 nearest to x / (scale * x_unit), ties to even, beyond 6 it is 6; 0 where the scale is 0. Sums are float32.
+feature' is the feature through nvfp4: for 16 neighbouring inputs, scale = the e4m3 nearest to max|x| / 6 / x_unit, code
+= the e2m1 nearest to x / (scale * x_unit), ties to even, beyond 6 it is 6; 0 where the scale is 0. Sums are float32.
 """
 
 from problems import formats, precision
 
-SOURCE = "Qwen3-VL 8B in NVFP4 (vision width 1152 * 4 merged patches = 4608 into hidden size 4096); 4096 image tokens among 6144"
+SOURCE = ("Qwen3-VL 8B in NVFP4 (vision width 1152 * 4 merged patches = 4608 into hidden size 4096); 4096 image "
+          "tokens among 6144")
 SIZES = {"full": {"n_image": 4096, "n_tokens": 6144, "n_in": 4608, "n_out": 4096},
          "small": {"n_image": 20, "n_tokens": 32, "n_in": 640, "n_out": 128}}
 OUTPUTS = ("bf16",)
@@ -29,7 +30,7 @@ def make_inputs(xp, rng, size="full"):
     def normal(*shape):
         return rng.standard_normal(shape, dtype=xp.float32)
 
-    # Features and weights lean to one direction of random signs, each by its own amount, so that sums outgrow their terms.
+    # Features and weights lean to one direction of random signs, each by its own amount: sums outgrow their terms.
     lean = xp.where(rng.random(s["n_in"], dtype=xp.float32) < 0.5, -1, 1).astype(xp.float32)
     features = normal(s["n_image"], s["n_in"]) + normal(s["n_image"], 1) * lean
     w = (normal(s["n_out"], s["n_in"]) + normal(s["n_out"], 1) * lean) * xp.float32(s["n_in"] ** -0.5)

@@ -1,15 +1,18 @@
-"""Compression to the latent of multi-head latent attention: block-scaled fp8 projection, RMSNorm, back to fp8, DeepSeek V3.1.
+"""Compression to the MLA latent: block-scaled fp8 projection, RMSNorm, back to fp8, DeepSeek V3.1.
 
 inputs   x            u8   [n_tokens, n_in]           e4m3 codes
          x_scale      f32  [n_tokens, n_in / 128]     value = code * scale of its token and 128 neighbouring inputs
          w            u8   [576, n_in]                e4m3 codes: 512 latent outputs, then 64 rotary
-         w_scale      f32  [5, n_in / 128]            weight = code * scale of its 128 x 128 block; the last block has 64 rows
+         w_scale      f32  [5, n_in / 128]            weight = code * scale of its 128 x 128 block; the last block has
+                                                      64 rows
          norm_weight  bf16 [512]
          latent_scale f32  [1]                        the cache's scale
-outputs  latent       e4m3 codes (u8) [n_tokens, 512]    the e4m3 nearest to c / latent_scale, ties to even, saturating at 448
+outputs  latent       e4m3 codes (u8) [n_tokens, 512]    the e4m3 nearest to c / latent_scale, ties to even, saturating
+                                                         at 448
          k_pe         bf16 [n_tokens, 64]                rotary key, not yet turned
 
-y = x . w^T, summed in float32; c = y / sqrt(mean(y^2) + 1e-6) * norm_weight over the 512 latent outputs, not rounded in between.
+y = x . w^T, summed in float32; c = y / sqrt(mean(y^2) + 1e-6) * norm_weight over the 512 latent outputs, not rounded in
+between.
 """
 
 from problems import formats, precision
@@ -27,7 +30,7 @@ def make_inputs(xp, rng, size="full"):
     def normal(*shape):
         return rng.standard_normal(shape, dtype=xp.float32)
 
-    # Tokens and weights lean to one direction of random signs, each by its own amount, so that sums outgrow their terms.
+    # Tokens and weights lean to one direction of random signs, each by its own amount: sums outgrow their terms.
     lean = xp.where(rng.random(s["n_in"], dtype=xp.float32) < 0.5, -1, 1).astype(xp.float32)
     x = normal(s["n_tokens"], s["n_in"]) + normal(s["n_tokens"], 1) * lean
     x, x_scale = formats.encode_groups(xp, "e4m3", x, BLOCK)
@@ -45,7 +48,8 @@ def reference(xp, x, x_scale, w, w_scale, norm_weight, latent_scale):
     y = precision.matmul(xp, formats.decode_groups(xp, "e4m3", x, x_scale), weight.T)
     c, k_pe = y[:, :LATENT], y[:, LATENT:]
     c = c / xp.sqrt(precision.total(xp, c * c) / LATENT + EPS) * precision.wide(norm_weight)
-    return formats.encode(xp, "e4m3", c / precision.wide(latent_scale)), xp.ascontiguousarray(precision.narrow(k_pe, "bf16"))
+    latent = formats.encode(xp, "e4m3", c / precision.wide(latent_scale))
+    return latent, xp.ascontiguousarray(precision.narrow(k_pe, "bf16"))
 
 
 def work(size="full"):

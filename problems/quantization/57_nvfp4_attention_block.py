@@ -1,4 +1,4 @@
-"""Attention block with nvfp4 projections: query, key and value projection, rotary embedding, causal attention, output projection.
+"""Attention block with nvfp4 projections: QKV projection, rotary embedding, causal attention, output projection.
 
 inputs   x        bf16 [n_batch, n_tokens, hidden]             hidden = 128 * n_heads, n_heads = 4 * n_kv_heads
          qkv_w    u8   [6 * n_kv_heads * 128, hidden]          e2m1 codes: query heads, then key heads, then value heads
@@ -9,16 +9,19 @@ inputs   x        bf16 [n_batch, n_tokens, hidden]             hidden = 128 * n_
          cos, sin            f32 [n_tokens, 64]                rotary factors
 outputs  out      bf16 [n_batch, n_tokens, hidden]
 
-q, k, v = x' . qkv_w^T, rounded to bf16; rotary: halves (a, b) of a head become (a cos - b sin, b cos + a sin), rounded to bf16;
-attention: softmax(q . k / sqrt(128) over the tokens up to the own) . v, query head h with KV head h // 4, rounded to bf16;
-out = a' . o_w^T. A prime means through nvfp4: for 16 neighbouring inputs, scale = the e4m3 nearest to max|x| / 6 / unit, code =
-the e2m1 nearest to x / (scale * unit), ties to even, beyond 6 it is 6; 0 where the scale is 0. All sums are float32.
+q, k, v = x' . qkv_w^T, rounded to bf16; rotary: halves (a, b) of a head become (a cos - b sin, b cos + a sin), rounded
+to bf16; attention: softmax(q . k / sqrt(128) over the tokens up to the own) . v, query head h with KV head h // 4,
+rounded to bf16; out = a' . o_w^T. A prime means through nvfp4: for 16 neighbouring inputs, scale = the e4m3 nearest to
+max|x| / 6 / unit, code = the e2m1 nearest to x / (scale * unit), ties to even, beyond 6 it is 6; 0 where the scale is
+0. All sums are float32.
 """
 
 from problems import formats, precision
 
-SOURCE = "Llama 3.1 8B in NVFP4 (hidden 4096, 32 query heads, 8 KV heads, head_dim 128, rope theta 500000); 2 x 2048 tokens"
-SIZES = {"full": {"n_batch": 2, "n_tokens": 2048, "n_kv_heads": 8}, "small": {"n_batch": 2, "n_tokens": 20, "n_kv_heads": 1}}
+SOURCE = ("Llama 3.1 8B in NVFP4 (hidden 4096, 32 query heads, 8 KV heads, head_dim 128, rope theta 500000); 2 x "
+          "2048 tokens")
+SIZES = {"full": {"n_batch": 2, "n_tokens": 2048, "n_kv_heads": 8},
+         "small": {"n_batch": 2, "n_tokens": 20, "n_kv_heads": 1}}
 HEAD_DIM, GROUP = 128, 4
 OUTPUTS = ("bf16",)
 INVARIANT = "shapes, types, units and the rotary table"
@@ -88,4 +91,5 @@ def work(size="full"):
     n, n_qkv = s["n_batch"] * s["n_tokens"], hidden + 2 * s["n_kv_heads"] * HEAD_DIM
     n_bytes = 4 * n * hidden + (n_qkv + hidden) * hidden * 17 // 16 + 4 * s["n_tokens"] * HEAD_DIM + 16
     n_pairs = n * (s["n_tokens"] + 1) // 2
-    return {"n_bytes": n_bytes, "n_operations": 2 * n * hidden * (n_qkv + hidden) + 4 * n_pairs * hidden, "unit": "bf16"}
+    n_operations = 2 * n * hidden * (n_qkv + hidden) + 4 * n_pairs * hidden
+    return {"n_bytes": n_bytes, "n_operations": n_operations, "unit": "bf16"}

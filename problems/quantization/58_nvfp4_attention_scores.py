@@ -6,7 +6,8 @@ inputs   q       u8   [n_batch, 40, n_tokens, 128]   e2m1 codes, one a byte
          k_scale u8   [n_batch, 8, n_tokens, 8]      e4m3 codes
          q_unit, k_unit  f32 [1]                     value = code * scale * unit
 outputs  scores  bf16 [n_batch, 40, n_tokens, n_tokens]   q . k / sqrt(128); -inf at tokens after the query's own
-         lse     f32  [n_batch, 40, n_tokens]             natural log of the sum of exp of the scores, before rounding to bf16
+         lse     f32  [n_batch, 40, n_tokens]             natural log of the sum of exp of the scores, before rounding
+                                                          to bf16
 
 Query head h uses KV head h // 5. Sums are float32.
 """
@@ -29,7 +30,8 @@ def make_inputs(xp, rng, size="full"):
     def values(n_heads):
         shape = (s["n_batch"], n_heads, s["n_tokens"], HEAD_DIM)
         amount = rng.random((*shape[:3], 1), dtype=xp.float32) * xp.float32(2)
-        return formats.encode_nvfp4(xp, rng.standard_normal(shape, dtype=xp.float32) * xp.float32(0.7) + amount * lean, unit)
+        x = rng.standard_normal(shape, dtype=xp.float32) * xp.float32(0.7) + amount * lean
+        return formats.encode_nvfp4(xp, x, unit)
 
     (q, q_scale), (k, k_scale) = values(N_HEADS), values(N_KV_HEADS)
     return q, k, q_scale, k_scale, unit, unit.copy()

@@ -8,8 +8,8 @@ inputs   x        bf16 [n_tokens, n_in]            attention output, heads side 
          x_unit   f32  [1]                         unit in which x is quantised
 outputs  out      bf16 [n_tokens, n_out]           residual + x' . w^T, summed in float32 and rounded once
 
-x' is x through nvfp4: for 16 neighbouring inputs, scale = the e4m3 nearest to max|x| / 6 / x_unit, code = the e2m1 nearest
-to x / (scale * x_unit), ties to even, beyond 6 it is 6; 0 where the scale is 0.
+x' is x through nvfp4: for 16 neighbouring inputs, scale = the e4m3 nearest to max|x| / 6 / x_unit, code = the e2m1
+nearest to x / (scale * x_unit), ties to even, beyond 6 it is 6; 0 where the scale is 0.
 """
 
 from problems import formats, precision
@@ -26,7 +26,7 @@ def make_inputs(xp, rng, size="full"):
     def normal(*shape):
         return rng.standard_normal(shape, dtype=xp.float32)
 
-    # Tokens and weights lean to one direction of random signs, each by its own amount, so that sums outgrow their terms.
+    # Tokens and weights lean to one direction of random signs, each by its own amount: sums outgrow their terms.
     lean = xp.where(rng.random(s["n_in"], dtype=xp.float32) < 0.5, -1, 1).astype(xp.float32)
     x = normal(s["n_tokens"], s["n_in"]) + normal(s["n_tokens"], 1) * lean
     w = (normal(s["n_out"], s["n_in"]) + normal(s["n_out"], 1) * lean) * xp.float32(s["n_in"] ** -0.5)

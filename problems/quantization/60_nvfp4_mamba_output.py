@@ -9,15 +9,16 @@ inputs   y           bf16 [n_tokens, n_in]         output of the scan
          x_unit      f32  [1]                      unit in which the normed value is quantised
 outputs  out         bf16 [n_tokens, n_out]        x' . w^T, summed in float32
 
-g = y * z / (1 + exp(-z)); x = g / sqrt(mean(g^2) + 1e-5) * norm_weight, the mean over each of 8 equal groups of neighbouring
-values; all float32. x' is x through nvfp4: for 16 neighbouring inputs, scale = the e4m3 nearest to max|x| / 6 / x_unit, code =
-the e2m1 nearest to x / (scale * x_unit), ties to even, beyond 6 it is 6; 0 where the scale is 0.
+g = y * z / (1 + exp(-z)); x = g / sqrt(mean(g^2) + 1e-5) * norm_weight, the mean over each of 8 equal groups of
+neighbouring values; all float32. x' is x through nvfp4: for 16 neighbouring inputs, scale = the e4m3 nearest to max|x|
+/ 6 / x_unit, code = the e2m1 nearest to x / (scale * x_unit), ties to even, beyond 6 it is 6; 0 where the scale is 0.
 """
 
 from problems import formats, precision
 
 SOURCE = "Nemotron Nano 9B v2 in NVFP4 (Mamba-2: 128 heads of 80, 8 groups, eps 1e-5, hidden size 4480); 2048 tokens"
-SIZES = {"full": {"n_tokens": 2048, "n_in": 10240, "n_out": 4480}, "small": {"n_tokens": 16, "n_in": 1280, "n_out": 160}}
+SIZES = {"full": {"n_tokens": 2048, "n_in": 10240, "n_out": 4480},
+         "small": {"n_tokens": 16, "n_in": 1280, "n_out": 160}}
 N_GROUPS, EPS = 8, 1e-5
 OUTPUTS = ("bf16",)
 INVARIANT = "shapes, types, eps, groups and units"
@@ -29,7 +30,7 @@ def make_inputs(xp, rng, size="full"):
     def normal(*shape):
         return rng.standard_normal(shape, dtype=xp.float32)
 
-    # Tokens and weights lean to one direction of random signs, each by its own amount, so that sums outgrow their terms.
+    # Tokens and weights lean to one direction of random signs, each by its own amount: sums outgrow their terms.
     lean = xp.where(rng.random(s["n_in"], dtype=xp.float32) < 0.5, -1, 1).astype(xp.float32)
     y = normal(s["n_tokens"], s["n_in"]) + normal(s["n_tokens"], 1) * lean
     z = normal(s["n_tokens"], s["n_in"]) * xp.float32(0.5) + 1

@@ -9,9 +9,9 @@ inputs   x               u8  [n_tokens, n_in]            e2m1 codes, one a byte
 outputs  h               e2m1 codes (u8) [n_tokens, n_out]
          h_scale         e4m3 codes (u8) [n_tokens, n_out / 16]
 
-gate = x . gate_w^T and up = x . up_w^T, summed in float32; h = gate / (1 + exp(-gate)) * up, not rounded before it is quantised:
-for 16 neighbouring values, scale = the e4m3 nearest to max|h| / 6 / h_unit, code = the e2m1 nearest to h / (scale * h_unit),
-ties to even, beyond 6 it is 6; 0 where the scale is 0.
+gate = x . gate_w^T and up = x . up_w^T, summed in float32; h = gate / (1 + exp(-gate)) * up, not rounded before it is
+quantised: for 16 neighbouring values, scale = the e4m3 nearest to max|h| / 6 / h_unit, code = the e2m1 nearest to h /
+(scale * h_unit), ties to even, beyond 6 it is 6; 0 where the scale is 0.
 """
 
 from problems import formats, precision
@@ -28,7 +28,7 @@ def make_inputs(xp, rng, size="full"):
     def normal(*shape):
         return rng.standard_normal(shape, dtype=xp.float32)
 
-    # Tokens and weights lean to one direction of random signs, each by its own amount, so that sums outgrow their terms.
+    # Tokens and weights lean to one direction of random signs, each by its own amount: sums outgrow their terms.
     lean = xp.where(rng.random(s["n_in"], dtype=xp.float32) < 0.5, -1, 1).astype(xp.float32)
     lean_by = (9 / s["n_in"]) ** 0.25                       # sums lean by 3 at any width
     x_unit, w_unit = (xp.full(1, 8 * width / (6 * 448), xp.float32) for width in (1, s["n_in"] ** -0.5))
