@@ -102,7 +102,7 @@ def two_processes(walls: str, dsl: str = "cutedsl", ipc: str = "1") -> str:
         session.ready()
         ready_s = time.monotonic() - begun
         session.configure(arrays, inputs, own)
-        overhead = session.calibrate(inputs)
+        overhead = session.calibrate(lambda: inputs)
         calls = [session.call(inputs, nothing=True) for _ in range(20)]
         session.boxes.read()
         idle = [c.idle_cpu_ms for c in calls if c.idle_cpu_ms is not None]

@@ -6,8 +6,10 @@ from typing import Any
 
 from mkb_analyze.console import Answer
 from mkb_analyze.verbs.imports import Import
+from mkb_analyze.verbs.label import harmed_only, labelled
 from mkb_analyze.verbs.parse import number, switch
 from mkb_analyze.verbs.problems import Problems
+from runner.errors import UserError
 
 
 class Commands:
@@ -29,7 +31,9 @@ class Commands:
         import json
         from runner import catalogue
         from runner.evaluate import evaluate
-        verdict = evaluate(catalogue.problem(problem), str(dsl), Path(str(kernel)), size=size, device=device,
+        if not Path(kernel).is_file():
+            raise UserError(f"{kernel}: no such file; give the kernel's source file")
+        verdict = evaluate(catalogue.problem(problem), str(dsl), Path(kernel), size=size, device=device,
                            compile_only=switch(compile_only, "compile-only"),
                            timeout_s=number(timeout_s, "timeout-s", float, 1))
         data = verdict.line()
@@ -48,7 +52,8 @@ class Commands:
           mkb-analyze annotate --study outputs/demo/study --rater embedded
           mkb-analyze annotate --study S --rater openai:my-model --base-url http://127.0.0.1:8080/v1 --max-usd 5
         """
-        return _labelled("annotate", study, rater, dict(locals()))
+        return labelled("annotate", study, rater, repeats=repeats, rubric=rubric, batch=batch, base_url=base_url, prices=prices,
+                        limits=dict(max_usd=max_usd, max_tokens=max_tokens, max_requests=max_requests, concurrency=concurrency))
 
     def attribute(self, study: str, rater: str = "embedded", which: str = "harmed", rubric: str | None = None,
                   repeats: str = "1", max_usd: str | None = None, max_tokens: str | None = None,
@@ -61,10 +66,16 @@ class Commands:
         Example:
           mkb-analyze attribute --study outputs/demo/study --rater embedded
         """
-        return _labelled("attribute", study, rater, dict(locals()))
+        from mkb_analyze.transfers import Settings
+        if which not in ("harmed", "all"):
+            raise UserError(f"--which {which}: harmed or all is due")
+        extra = {"select": harmed_only(Settings(band=number(band, "band", float, 0)))} if which == "harmed" else {}
+        return labelled("attribute", study, rater, repeats=repeats, rubric=rubric, batch=batch, base_url=base_url, prices=prices,
+                        limits=dict(max_usd=max_usd, max_tokens=max_tokens, max_requests=max_requests, concurrency=concurrency),
+                        **extra)
 
     def trace(self, study: str, rater: str = "embedded", rubric: str | None = None, repeats: str = "1",
-              labels: str = "panel", max_usd: str | None = None, max_tokens: str | None = None,
+              max_usd: str | None = None, max_tokens: str | None = None,
               max_requests: str | None = None, concurrency: str | None = None, base_url: str | None = None,
               prices: str | None = None, batch: str | bool = False) -> Answer:
         """Follow each unsupported claim of a source note into the conditioned attempt's own note.
@@ -72,7 +83,8 @@ class Commands:
         Example:
           mkb-analyze trace --study outputs/demo/study --rater embedded
         """
-        return _labelled("trace", study, rater, dict(locals()))
+        return labelled("trace", study, rater, repeats=repeats, rubric=rubric, batch=batch, base_url=base_url, prices=prices,
+                        limits=dict(max_usd=max_usd, max_tokens=max_tokens, max_requests=max_requests, concurrency=concurrency))
 
     def report(self, study: str, out: str | None = None, floor: str = "0.25", cap: str = "4", band: str = "0.05",
                tier_edge: str = "2", labels: str = "panel", seed: str = "0", resamples: str = "2000") -> Answer:

@@ -126,6 +126,12 @@ class Transfer:
         return self.conditioned.note_sha256 if self.conditioned else None
 
 
+def key_of(triple: pairing.Triple) -> str:
+    """The name of a triple's transfer, as `Transfer.key` has it."""
+    return TransferRef(model=triple.model, problem=triple.problem, source_dsl=triple.source_dsl, target_dsl=triple.target_dsl,
+                       replicate=triple.replicate, generation=triple.generation).key
+
+
 def tier(attempt: Attempt, settings: Settings) -> Tier:
     """failed, passed (speedup < tier edge) or fast."""
     if not (attempt.verdict and attempt.verdict.passed):

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,13 @@ class Session:
         self.boxes.shared_by_ipc = bool(answer.get("ipc")) and arrays.device == "cuda"
         self.ipc_fault = answer.get("ipc_fault")
 
-    def calibrate(self, inputs: tuple) -> Overhead:
-        """Run the handshake with nothing in the submission's place, before any of its code is loaded."""
-        calls = [self.call(inputs, nothing=True) for _ in range(N_CALIBRATION_CALLS)][2:]
+    def calibrate(self, fresh_inputs: Callable[[], tuple]) -> Overhead:
+        """Run the handshake with nothing in the submission's place, before any of its code is loaded.
+
+        `fresh_inputs` does between two calls what the timed phase does there: a child that slept while the parent used
+        the device takes longer to get ready, and that is no work of a submission.
+        """
+        calls = [self.call(fresh_inputs(), nothing=True) for _ in range(N_CALIBRATION_CALLS)][2:]
         return Overhead(clock_ms=statistics.median(c.parent_ms - (c.child_ms or 0.0) for c in calls),
                         armed_ms=statistics.median(c.armed_ms for c in calls),
                         delivered_ms=statistics.median(c.delivered_ms for c in calls),
