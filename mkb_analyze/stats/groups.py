@@ -73,3 +73,29 @@ def transfer_ratios(
                 )
             )  # fmt: skip
     return tuple(out)
+
+
+def share_ratios(
+    problems: Sequence[Any], groups: Sequence[Any], labels: Sequence[Any], names: Sequence[Any], xp: Any = np
+) -> tuple[Ratio, ...]:
+    """Share of each label among cases that carry exactly one (a cause, a fate), for each group and pooled.
+
+    `names` lists the labels that may occur; resampling problems makes this the multinomial bootstrap that respects
+    clusters. Names are "label | group".
+    """
+    problem_labels, problem = np.unique(np.asarray(problems), return_inverse=True)
+    group_labels, group = np.unique(np.asarray(groups), return_inverse=True)
+    labels = np.asarray(labels, dtype=object)
+    unknown = sorted({str(v) for v in labels} - {str(v) for v in names})
+    if unknown:
+        raise ValueError(f"label {unknown[0]!r}: not among {list(names)}; name every label that may occur")
+    marks = np.column_stack([np.ones(len(labels)), *(labels == name for name in names)]).astype(float)
+    out: list[Ratio] = []
+    for g, label in enumerate([*(str(v) for v in group_labels), POOLED]):
+        here = group == g if g < len(group_labels) else np.ones(len(labels), dtype=bool)
+        sums = cluster_sums(problem, xp.asarray(marks * here[:, None]), len(problem_labels))
+        total = sums[:, 0]
+        for j, name in enumerate(names):
+            cells = {"cases": int(here.sum()), str(name): int(marks[here, j + 1].sum())}
+            out.append(Ratio(f"{name} | {label}", sums[:, j + 1], total, n=int(here.sum()), n_by_cell=cells))
+    return tuple(out)
