@@ -2,8 +2,9 @@
 
     python benchmarks/problems_gpu.py [--out problems/h200.json] [--only 1-18,52] [--budget-s 220] [--keep]
 
-With --keep, what the file already holds of unchanged problems is not measured again. Writes JSON after each problem, which `mkb-analyze problems table` turns into problems/README.md. Needs numpy, cupy and
-ml_dtypes alone. A problem that fails is recorded with its error and does not stop the rest.
+With --keep, what the file already holds of unchanged problems is not measured again. Writes JSON after each problem,
+which `mkb-analyze problems table` turns into problems/README.md. Needs numpy, cupy and ml_dtypes alone. A problem that
+fails is recorded with its error and does not stop the rest.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import statistics
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +48,14 @@ def median_ms(call: Any, n_calls: int = N_CALLS) -> float:
 def measured_device() -> problem_check.Device:
     """Copy bandwidth and matrix rates of this device; fp8 counts twice bfloat16, integers as the table of the H200."""
     source, target = cp.zeros(1 << 30, cp.uint8), cp.zeros(1 << 30, cp.uint8)
-    copy = lambda: cp.copyto(target, source)
-    copy()
-    bytes_per_s = 2 * source.nbytes / (median_ms(copy, 10) * 1e-3)
+    cp.copyto(target, source)
+    bytes_per_s = 2 * source.nbytes / (median_ms(partial(cp.copyto, target, source), 10) * 1e-3)
     del source, target
     rates = {}
     for unit, n in (("bf16", 8192), ("f16", 8192), ("f32", 8192)):
         a = cp.random.default_rng(0).standard_normal((n, n), dtype=cp.float32).astype(precision.TYPES[unit])
-        product = lambda: cp.matmul(a, a)
-        product()
-        rates[unit] = 2 * n ** 3 / (median_ms(product) * 1e-3)
+        cp.matmul(a, a)
+        rates[unit] = 2 * n ** 3 / (median_ms(partial(cp.matmul, a, a)) * 1e-3)
         del a
     rates["fp8"] = 2 * rates["bf16"]
     rates["int"] = problem_check.H200.operations_per_s["int"]
@@ -73,7 +73,7 @@ def host(outputs: Any) -> tuple:
 
 
 def agreement(problem: catalogue.Problem) -> dict[str, Any]:
-    """Whether the reference on CuPy keeps the contract at the small size, on NumPy's inputs and against NumPy's anchor."""
+    """Whether the reference on CuPy keeps the contract at the small size, on NumPy's inputs against NumPy's anchor."""
     drawn = problem_check.draw(problem, np, seed=0)
     got = host(problem.module.reference(cp, *moved(drawn.inputs)))
     check = contract.check_outputs(np, problem.module.OUTPUTS, got, drawn.own, drawn.anchor)
@@ -136,14 +136,15 @@ def earlier(path: Path, device: problem_check.Device) -> dict[str, Any]:
 
 def sound(row: dict[str, Any] | None, problem: catalogue.Problem) -> bool:
     """Whether a row is of this very text and without a fault."""
-    return bool(row and row["sha256"] == problem.sha256 and not row["error"] and row["agrees"] and row["own_ok"] is not False)
+    fresh = bool(row) and row["sha256"] == problem.sha256
+    return fresh and not row["error"] and row["agrees"] and row["own_ok"] is not False
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", "utf-8")
-    os.replace(partial, path)
+    unfinished = path.with_suffix(".partial")
+    unfinished.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", "utf-8")
+    os.replace(unfinished, path)
 
 
 def main() -> int:
@@ -175,7 +176,8 @@ def main() -> int:
               + (f"  ERROR {row['error']}" if row["error"] else ""), flush=True)
     faults = [number for number, row in record["problems"].items()
               if row["error"] or not row.get("agrees") or row.get("own_ok") is False]
-    print(f"{len(record['problems'])} measured in {time.perf_counter() - started:.0f} s, faults: {', '.join(faults) or 'none'}")
+    seconds = time.perf_counter() - started
+    print(f"{len(record['problems'])} recorded, {seconds:.0f} s, faults: {', '.join(faults) or 'none'}")
     return 1 if faults else 0
 
 

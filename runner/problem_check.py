@@ -82,7 +82,7 @@ def generator(xp: Any, seed: int) -> Any:
 
 
 def floor_ms(work: dict[str, Any], device: Device = H200) -> float:
-    """Least time of a good kernel in milliseconds: the larger of memory traffic and arithmetic at the device's rates."""
+    """Least time of a good kernel in milliseconds: the larger of traffic and arithmetic at the device's rates."""
     return 1e3 * max(work["n_bytes"] / device.bytes_per_s, work["n_operations"] / device.operations_per_s[work["unit"]])
 
 
@@ -108,13 +108,14 @@ def refusals(problem: Problem, xp: Any = np, seed: int = 0, drawn: Draw | None =
     """
     drawn = drawn or draw(problem, xp, seed)
     names = problem.module.OUTPUTS
+    halved = half(problem, xp, drawn.inputs)
     shifted = contract.as_tuple(problem.module.reference(xp, *_shifted(problem, xp, drawn.inputs)))
     return {
         "zeros": _alone(xp, names, drawn, lambda i: [xp.zeros_like(drawn.own[i])]),
         "constant": _alone(xp, names, drawn, lambda i: [_constant(xp, names[i], drawn.own[i], drawn.anchor[i])]),
         "identity_copy": _alone(xp, names, drawn, lambda i: _copies(xp, drawn.inputs, drawn.own[i])),
         "axis_shift": contract.check_outputs(xp, names, shifted, drawn.own, drawn.anchor),
-        "half_accumulation": contract.check_outputs(xp, names, half(problem, xp, drawn.inputs), drawn.own, drawn.anchor),
+        "half_accumulation": contract.check_outputs(xp, names, halved, drawn.own, drawn.anchor),
     }
 
 
@@ -152,7 +153,8 @@ def _constant(xp: Any, name: str, own: Any, due: Any) -> Any:
         return xp.full_like(own, mean >= 0.5)
     if name in contract.EXACT_TYPES:
         return xp.full_like(own, round(mean))
-    return xp.where(finite, mean, wide).astype(own.dtype)     # infinities are given away: the rest must still be refused
+    # Infinities are given away: the rest must still be refused.
+    return xp.where(finite, mean, wide).astype(own.dtype)
 
 
 def _copies(xp: Any, inputs: tuple, own: Any) -> list:

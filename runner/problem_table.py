@@ -1,8 +1,9 @@
 """The figures of `problems/README.md`: cost, floor and GPU measurement of every problem, and the refusal table."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any
 
 from runner import catalogue
 from runner.catalogue import Problem
@@ -10,6 +11,8 @@ from runner.errors import UserError
 from runner.problem_check import H200, MUTANTS, Device, Quality, floor_ms, quality
 
 BEGIN, END = "<!-- figures: begin (generated) -->", "<!-- figures: end -->"
+_COLUMNS = ("NN", "problem", "formats", "small s", "small MB", "full MB", "full G op", "unit", "floor ms",
+            "reference ms", "peak GB", "own", "CuPy")
 _SHORT = {"zeros": "zeros", "constant": "constant", "identity_copy": "copy", "axis_shift": "shift",
           "half_accumulation": "half"}
 
@@ -26,7 +29,8 @@ def measured(path: Path) -> dict[str, Any] | None:
     return record
 
 
-def table(root: Path | None = None, record: dict[str, Any] | None = None, found: Iterable[Quality] | None = None) -> str:
+def table(root: Path | None = None, record: dict[str, Any] | None = None,
+          found: Iterable[Quality] | None = None) -> str:
     """Markdown of all figures: one row a problem, full-size columns from `record`, then the refusal table.
 
     Args:
@@ -39,9 +43,8 @@ def table(root: Path | None = None, record: dict[str, Any] | None = None, found:
     device = device_of(record)
     lines = [f"Floors are for {device.name}: {device.bytes_per_s / 1e12:.2f} TB/s, "
              + ", ".join(f"{unit} {rate / 1e12:.0f} T/s" for unit, rate in device.operations_per_s.items()) + ".",
-             "`own` is the reference's error and `CuPy` that of CuPy against NumPy, each as a share of what the contract allows.",
-             "", "| NN | problem | formats | small s | small MB | full MB | full G op | unit | floor ms | reference ms | peak GB "
-             "| own | CuPy |", "|---" * 3 + "|---:" * 4 + "|---" + "|---:" * 5 + "|"]
+             "`own` is the reference's error, `CuPy` that of CuPy against NumPy, each as a share of what is allowed.",
+             "", "| " + " | ".join(_COLUMNS) + " |", "|---" * 3 + "|---:" * 4 + "|---" + "|---:" * 5 + "|"]
     lines += [_row(problem, found[problem.number], _fresh(problem, record), device) for problem in problems]
     return "\n".join([*lines, "", *_refusal_lines(problems, found)]) + "\n"
 
@@ -61,7 +64,8 @@ def _fresh(problem: Problem, record: dict[str, Any] | None) -> dict[str, Any]:
 
 def _row(problem: Problem, found: Quality, row: dict[str, Any], device: Device) -> str:
     work = problem.module.work("full")
-    agrees = {True: _figure(row.get("agreement_ratio"), "{:.2f}") or "equal", False: "**no**"}.get(row.get("agrees"), "")
+    ratio = _figure(row.get("agreement_ratio"), "{:.2f}")
+    agrees = {True: ratio or "equal", False: "**no**"}.get(row.get("agrees"), "")
     cells = (f"{problem.number:02d}", f"{problem.family}/{problem.name}", " ".join(problem.module.OUTPUTS),
              f"{found.small_s:.2f}", f"{found.small_bytes / 1e6:.0f}", f"{work['n_bytes'] / 1e6:.0f}",
              f"{work['n_operations'] / 1e9:.3g}", work["unit"], f"{floor_ms(work, device):.3f}",
@@ -77,9 +81,9 @@ def _figure(value: float | None, form: str, unit: float = 1.0) -> str:
 def _refusal_lines(problems: list[Problem], found: dict[int, Quality]) -> list[str]:
     verdicts = [check for q in found.values() for check in q.refusals.values()]
     n_refused = sum(not check.ok for check in verdicts)
-    lines = [f"Wrong answers refused by the accuracy rule: {n_refused} of {len(verdicts)} ({len(found)} problems x {len(MUTANTS)}). "
-             "The figure is the error as a multiple of what is allowed; `differs` where equality is due, `far` where a code is more "
-             "than one step off or a number is missing.", "",
+    lines = [f"Wrong answers refused by the accuracy rule: {n_refused} of {len(verdicts)} "
+             f"({len(found)} problems x {len(MUTANTS)}). The figure is the error as a multiple of what is allowed; "
+             "`differs` where equality is due, `far` where a code is over one step off or a number is missing.", "",
              "| NN | " + " | ".join(_SHORT[m] for m in MUTANTS) + " |", "|---" + "|---:" * len(MUTANTS) + "|"]
     for problem in problems:
         cells = [_verdict(found[problem.number].refusals[mutant]) for mutant in MUTANTS]
@@ -101,7 +105,7 @@ def write_readme(root: Path | None = None) -> Path:
     path = folder / "README.md"
     text = path.read_text("utf-8") if path.exists() else ""
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise UserError(f"{path}: the lines `{BEGIN}` and `{END}` must each stand in it once; put them where the figures belong")
+        raise UserError(f"{path}: `{BEGIN}` and `{END}` must each stand in it once; put them where the figures belong")
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     path.write_text(f"{before}{BEGIN}\n{table(root, measured(folder / 'h200.json'))}{END}{after}", "utf-8")
     return path

@@ -38,7 +38,7 @@ def close(got, due, rtol: float = 1e-9) -> None:
 def softmax_mix(scores: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
     """Online softmax: one key at a time with a running maximum; scores [n], values [n, d] -> (mix [d], log-sum-exp)."""
     top, norm, mix = -np.inf, 0.0, np.zeros(values.shape[1])
-    for score, value in zip(scores, values):
+    for score, value in zip(scores, values, strict=True):
         new = max(top, score)
         shrink = np.exp(top - new)
         weight = np.exp(score - new)
@@ -53,7 +53,7 @@ def _line(kind) -> np.ndarray:
 
 
 def nearest(x, kind) -> np.ndarray:
-    """uint8 codes of the finite values of an ml_dtypes type nearest to float64 `x`: distance to every one, ties to even.
+    """uint8 codes of the finite values of an ml_dtypes type nearest to float64 `x`: every one is tried, ties to even.
 
     The type's own cast goes through float32, which moves values next to a tie onto it.
     """

@@ -25,8 +25,8 @@ def tokens_of(number: int, drawn: tuple, b: int) -> tuple[np.ndarray, np.ndarray
     pages = paged[1][paged[0][b]:paged[0][b + 1]]
     n = len(pages) * page if page == 1 else max(len(pages) - 1, 0) * page + int(paged[2][b])
     rows = [(pages[t // page], t % page) for t in range(n)]
-    gather = lambda cache: f64([cache[row] for row in rows]).reshape(n, *cache.shape[2:])
-    return gather(k_cache), gather(v_cache)
+    k, v = (f64([cache[row] for row in rows]).reshape(n, *cache.shape[2:]) for cache in (k_cache, v_cache))
+    return k, v
 
 
 def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +79,7 @@ def test_what_a_last_page_holds_past_its_length_changes_nothing(number):
         page = indices[indptr[b + 1] - 1]
         drawn[1][page, last[b]:] = 77
         drawn[2][page, last[b]:] = -77
-    for got, want in zip(exact(number, *drawn), due):
+    for got, want in zip(exact(number, *drawn), due, strict=True):
         np.testing.assert_array_equal(got, want)
 
 
@@ -147,8 +147,8 @@ def test_joint_attention_turns_pairs_as_complex_numbers_whatever_the_order_of_st
         x = x / np.sqrt((x ** 2).mean(-1, keepdims=True) + 1e-6) * weight
         return (x[..., 0::2] + 1j * x[..., 1::2]) * turn[:, None]
 
-    q = np.concatenate((pairs(image[:, :, 0], weights[0], turn[n_text:]), pairs(text[:, :, 0], weights[2], turn[:n_text])), 1)
-    k = np.concatenate((pairs(image[:, :, 1], weights[1], turn[n_text:]), pairs(text[:, :, 1], weights[3], turn[:n_text])), 1)
+    q, k = (np.concatenate((pairs(image[:, :, i], weights[i], turn[n_text:]),
+                            pairs(text[:, :, i], weights[2 + i], turn[:n_text])), 1) for i in (0, 1))
     p = np.exp(np.einsum("bihd,bjhd->bhij", q, k.conj()).real / np.sqrt(128))
     v = np.concatenate((image[:, :, 2], text[:, :, 2]), 1)
     due = np.einsum("bhij,bjhd->bihd", p / p.sum(-1, keepdims=True), v).reshape(*v.shape[:2], -1)
@@ -216,7 +216,10 @@ def test_sparse_attention_is_dense_attention_with_a_mask():
 def test_indexer_sorts_exact_integer_scores_and_breaks_ties_by_place():
     q, k_cache, k_scale, weights, seq_lens, table = inputs(18)
     (slots,) = exact(18, q, k_cache, k_scale, weights, seq_lens, table)
-    halves = lambda codes: (codes.view(ml_dtypes.float8_e4m3fn).astype(np.float64) * 2).astype(np.int64)
+
+    def halves(codes):
+        return (codes.view(ml_dtypes.float8_e4m3fn).astype(np.float64) * 2).astype(np.int64)
+
     n_ties = 0
     for b, n in enumerate(seq_lens):
         flat = np.array([table[b, t // 64] * 64 + t % 64 for t in range(n)], np.int64)

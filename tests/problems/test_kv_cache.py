@@ -61,7 +61,8 @@ def test_quantised_append_rounds_as_ml_dtypes_and_leaves_the_rest():
     k, v, slots, *caches = drawn = inputs(21)
     k_cache, v_cache, k_scale, v_scale = caches
     outputs = exact(21, *drawn)
-    for x, codes, scales, got_codes, got_scales in ((k, k_cache, k_scale, *outputs[:2]), (v, v_cache, v_scale, *outputs[2:])):
+    sides = (k, k_cache, k_scale, *outputs[:2]), (v, v_cache, v_scale, *outputs[2:])
+    for x, codes, scales, got_codes, got_scales in sides:
         due_codes, due_scales = codes.copy(), f64(scales)
         for t, slot in enumerate(slots):
             for h in range(8 if slot >= 0 else 0):
@@ -71,7 +72,8 @@ def test_quantised_append_rounds_as_ml_dtypes_and_leaves_the_rest():
                 due_codes[slot // 64, slot % 64, h] = nearest(row / scale, ml_dtypes.float8_e4m3fn)
         close(got_scales, due_scales)
         np.testing.assert_array_equal(got_codes, due_codes)
-    assert slots[1] == -1 and outputs[1].reshape(-1, 8)[slots[2], 0] == 1 and not outputs[0].reshape(-1, 8, 128)[slots[2], 0].any()
+    assert slots[1] == -1 and outputs[1].reshape(-1, 8)[slots[2], 0] == 1
+    assert not outputs[0].reshape(-1, 8, 128)[slots[2], 0].any()
 
 
 def test_dual_insert_moves_each_token_to_its_two_places():

@@ -18,7 +18,8 @@ def test_every_mode_sums_in_its_own_type():
         with precision.computing(mode):
             types[mode] = (precision.total(np, X).dtype, precision.matmul(np, X, X.T).dtype, precision.wide(X).dtype)
     bf16 = np.dtype(ml_dtypes.bfloat16)
-    assert types == {"own": (np.float32,) * 3, "tiled": (np.float32,) * 3, "anchor": (np.float64,) * 3, "half": (bf16,) * 3}
+    due = {"own": np.float32, "tiled": np.float32, "anchor": np.float64, "half": bf16}
+    assert types == {mode: (kind,) * 3 for mode, kind in due.items()}
 
 
 @pytest.mark.parametrize("mode, rtol", (("own", 1e-6), ("tiled", 1e-6), ("anchor", 1e-14)))
@@ -58,9 +59,8 @@ def test_anchor_never_rounds_and_a_mode_ends_with_its_block():
     with precision.computing("anchor"):
         assert precision.narrow(value, "bf16")[0] == value[0]
     assert precision.narrow(value, "bf16")[0] == 1
-    with pytest.raises(ValueError, match="precision mode"):
-        with precision.computing("quarter"):
-            pass
+    with pytest.raises(ValueError, match="precision mode"), precision.computing("quarter"):
+        pass
 
 
 def test_upcast_touches_floats_alone():

@@ -17,7 +17,8 @@ SOURCE, INVARIANT, OUTPUTS = "a test", "shapes", ("bf16",)
 SIZES = {"full": {"n": 1 << 16}, "small": {"n": 8}}
 
 def make_inputs(xp, rng, size="full"):
-    return ((rng.standard_normal((SIZES[size]["n"], 1024), dtype=xp.float32) * rng.random((SIZES[size]["n"], 1), dtype=xp.float32)),)
+    n = SIZES[size]["n"]
+    return (rng.standard_normal((n, 1024), dtype=xp.float32) * rng.random((n, 1), dtype=xp.float32),)
 
 def reference(xp, x):
     x = x[:, ::2]
@@ -52,7 +53,7 @@ def test_a_sound_problem_has_no_faults(tmp_path):
 @pytest.mark.parametrize("old, new, fault", [
     ("x = x[:, ::2]", "x *= 1.5", "changes its inputs"),
     ("rng.standard_normal(", "xp.random.default_rng().standard_normal(", "one seed draws two"),
-    ("rng.standard_normal((SIZES[size][\"n\"], 1024), dtype=xp.float32) * rng.random((SIZES[size][\"n\"], 1), dtype=xp.float32)",
+    ("rng.standard_normal((n, 1024), dtype=xp.float32) * rng.random((n, 1), dtype=xp.float32)",
      "xp.arange(8192, dtype=xp.float32).reshape(8, 1024)", "two seeds draw the same"),
     ('"small": {"n": 8}', '"small": {"n": 8, "scale": 0.5}', "plain integers"),
     ("* 2048", "* 0", "not positive"),
@@ -80,7 +81,7 @@ def test_an_output_that_hangs_on_the_order_of_sums_is_named(tmp_path):
 
 
 def test_shapes_that_change_between_draws_are_named(tmp_path):
-    found = broken(tmp_path, '(SIZES[size]["n"], 1024)', '(SIZES[size]["n"], 1000 + int(rng.integers(0, 1000)))')
+    found = broken(tmp_path, '(n, 1024)', '(n, 1000 + int(rng.integers(0, 1000)))')
     assert "shapes or types differ between draws" in found.faults
 
 

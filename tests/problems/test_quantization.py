@@ -1,4 +1,4 @@
-"""Quantised problems 52 to 61: the quality bar, and each formula with codes read and written by ml_dtypes in float64."""
+"""Quantised problems 52 to 61: the quality bar, and each formula with codes read by ml_dtypes, in float64."""
 
 import ml_dtypes
 import numpy as np
@@ -64,9 +64,9 @@ def test_fp8_output_projection():
 
 def test_fp8_gate_and_up_sum_block_by_block():
     x, x_scale, gate_w, up_w, gate_scale, up_scale = drawn = inputs(53)
-    for got, w, scale in zip(exact(53, *drawn), (gate_w, up_w), (gate_scale, up_scale)):
+    for got, w, scale in zip(exact(53, *drawn), (gate_w, up_w), (gate_scale, up_scale), strict=True):
         due = np.zeros((x.shape[0], w.shape[0]))
-        for c in range(x.shape[1] // 128):                     # codes are multiplied first, scales come to each partial sum
+        for c in range(x.shape[1] // 128):           # codes are multiplied first, scales come to each partial sum
             part = slice(c * 128, (c + 1) * 128)
             due += (fp8(x[:, part]) @ fp8(w[:, part]).T) * f64(x_scale[:, c:c + 1]) * f64(scale[:, c]).repeat(128)
         close(got, due)
@@ -76,7 +76,10 @@ def test_qkv_projection_norms_queries_and_keys_but_not_values():
     x, w, w_scale, q_weight, k_weight = drawn = inputs(54)
     q, k, v = exact(54, *drawn)
     y = (through_fp8(x) @ blocks(w, w_scale).T).reshape(len(x), 6, 128)
-    norm = lambda y, weight: y / np.sqrt((y ** 2).mean(-1, keepdims=True) + 1e-6) * f64(weight)
+
+    def norm(y, weight):
+        return y / np.sqrt((y ** 2).mean(-1, keepdims=True) + 1e-6) * f64(weight)
+
     close(q, norm(y[:, :4], q_weight))
     close(k, norm(y[:, 4:5], k_weight))
     close(v, y[:, 5:])
@@ -114,7 +117,8 @@ def test_attention_block_query_by_query():
     qkv = (through_fp4(x[b], np.float64(x_unit[0])) @ nvfp4(qkv_w, qkv_scale, qkv_unit).T).reshape(n, 6, 128)
     rotary = (qkv[..., :64] + 1j * qkv[..., 64:]) * turn[:, None]
     turned = np.concatenate((rotary.real, rotary.imag), axis=-1)
-    mixed = np.array([[softmax_mix(turned[:i + 1, 4] @ turned[i, h] / np.sqrt(128), qkv[:i + 1, 5])[0] for h in range(4)]
+    turned[:, :4] /= np.sqrt(128)
+    mixed = np.array([[softmax_mix(turned[:i + 1, 4] @ turned[i, h], qkv[:i + 1, 5])[0] for h in range(4)]
                       for i in range(n)])
     due = through_fp4(mixed.reshape(n, hidden), np.float64(a_unit[0])) @ nvfp4(o_w, o_scale, o_unit).T
     close(out[b], due)
@@ -140,7 +144,8 @@ def test_nvfp4_output_projection_adds_the_residual():
 def test_mamba_output_gates_before_it_norms_by_groups():
     y, z, norm_weight, w, w_scale, w_unit, x_unit = drawn = inputs(60)
     g = f64(y) * f64(z) * (0.5 + 0.5 * np.tanh(f64(z) / 2))
-    x = np.concatenate([part / np.sqrt((part ** 2).mean(1, keepdims=True) + 1e-5) for part in np.split(g, 8, axis=1)], axis=1)
+    parts = [part / np.sqrt((part ** 2).mean(1, keepdims=True) + 1e-5) for part in np.split(g, 8, axis=1)]
+    x = np.concatenate(parts, axis=1)
     due = through_fp4(x * f64(norm_weight), np.float64(x_unit[0])) @ nvfp4(w, w_scale, w_unit).T
     close(exact(60, *drawn)[0], due)
 

@@ -40,13 +40,15 @@ def record(root, **row) -> dict:
 
 
 def row_of(text: str) -> list[str]:
-    return [cell.strip() for cell in next(x for x in text.splitlines() if x.startswith("| 07 | attention")).split("|")][1:-1]
+    line = next(x for x in text.splitlines() if x.startswith("| 07 | attention"))
+    return [cell.strip() for cell in line.split("|")][1:-1]
 
 
 def test_measured_figures_stand_in_their_columns(root):
     text = problem_table.table(root, record(root, reference_ms=1.25, peak_bytes=2e9, own_ratio=0.25, agrees=True,
                                             agreement_ratio=0.5), [found()])
-    assert row_of(text) == ["07", "attention/add_one", "f32 i64", "0.50", "3", "8", "3", "f32", "3.000", "1.250", "2.0", "0.25", "0.50"]
+    assert row_of(text)[:8] == ["07", "attention/add_one", "f32 i64", "0.50", "3", "8", "3", "f32"]
+    assert row_of(text)[8:] == ["3.000", "1.250", "2.0", "0.25", "0.50"]
 
 
 def test_figures_of_a_changed_problem_are_left_empty(root):
