@@ -3,12 +3,13 @@
 import time
 import tracemalloc
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from problems import formats, precision
-from runner import contract
+from runner import catalogue, contract
 from runner.catalogue import Problem
 from runner.contract import Check
 
@@ -86,10 +87,10 @@ def floor_ms(work: dict[str, Any], device: Device = H200) -> float:
     return 1e3 * max(work["n_bytes"] / device.bytes_per_s, work["n_operations"] / device.operations_per_s[work["unit"]])
 
 
-def listing(problems: list[Problem], device: Device = H200) -> list[dict[str, Any]]:
+def listing(root: Path | None = None, device: Device = H200) -> list[dict[str, Any]]:
     """One row a problem: number, family, name, title, formats, full-size bytes, operations, unit and floor in ms."""
     rows = []
-    for problem in problems:
+    for problem in catalogue.problems_in(root):
         work = problem.module.work("full")
         rows.append({"number": problem.number, "family": problem.family, "name": problem.name, "title": problem.title,
                      "formats": "+".join(problem.module.OUTPUTS), "n_bytes": int(work["n_bytes"]),
