@@ -10,6 +10,7 @@ from scipy import stats
 from mkb_analyze.stats.estimate import Estimate, HypothesisTest, untested
 from mkb_analyze.stats.exact import Conditional, Root
 from mkb_analyze.stats.network import fisher_rxc_p
+from mkb_analyze.stats.rates import wilson
 
 
 def _counts(table: Sequence[Sequence[int]]) -> np.ndarray:
@@ -184,8 +185,6 @@ def mcnemar(table: Sequence[Sequence[int]], level: float = 0.95, name: str = "pa
 
 
 def _paired_difference(a: int, b: int, c: int, d: int, level: float, name: str, p: float) -> Estimate:
-    from mkb_analyze.stats.rates import wilson
-
     n, cells = a + b + c + d, {"both": a, "first only": b, "second only": c, "neither": d}
     method = "Newcombe paired; McNemar mid-p"
     if n == 0:

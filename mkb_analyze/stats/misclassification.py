@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from mkb_analyze.stats.bootstrap import cluster_counts
 from mkb_analyze.stats.estimate import Estimate, undefined
@@ -210,8 +211,6 @@ def gold_labels_needed(
     youden = sensitivity + specificity - 1
     if not (0 < share < 1 and youden > LEAST_YOUDEN and half_width > 0 and n_study > 0):
         raise ValueError("share in (0, 1), sensitivity + specificity - 1 above 0.05, half_width and n_study above 0")
-    from scipy import stats
-
     apparent = share * sensitivity + (1 - share) * (1 - specificity)
     allowed = (half_width * youden / stats.norm.ppf(0.5 + level / 2)) ** 2 - apparent * (1 - apparent) / n_study
     if allowed <= 0:
