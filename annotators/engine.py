@@ -114,7 +114,7 @@ class Summary:
                 f"({self.usage.n_cached_tokens or 0} cached), {self.usage.n_output_tokens or 0} out{cost}"
             )
         if self.stopped:
-            lines.append(f"  stopped: {self.stopped}; run again with a higher cap to go on")
+            lines.append(f"  stopped: {self.stopped}; what came is kept, run again to go on")
         return "\n".join(lines)
 
 
@@ -205,8 +205,8 @@ class Run:
     budget: Budget
     progress: Progress
 
-    def missing(self, seat: Seat, present: Present, summary: Summary) -> Iterator[Any]:
-        """The items that this seat has not answered, each once."""
+    def missing_references(self, seat: Seat, present: Present, summary: Summary) -> Iterator[tuple[str, Any]]:
+        """Key and reference of each item that this seat has not answered, each once."""
         me = seat.rater.identity(self.task, seat.repeat).key
         for key, reference in self.keys():
             summary.n_items += 1
@@ -215,7 +215,7 @@ class Run:
                 self.progress.step()
                 continue
             present.add(key, me)
-            yield self.item(reference)
+            yield key, reference
 
     async def go(self) -> Summary:
         """Ask everything that is missing. Stopping at a cap is no error; a refused key is, after what came is kept."""
@@ -225,14 +225,11 @@ class Run:
         writer = Writer(self.study, self.task.table)
         try:
             done = await asyncio.gather(
-                *(self._seat(seat, present, writer, summary) for seat in self.seats), return_exceptions=True
+                *(self.seat(seat, present, writer, summary) for seat in self.seats), return_exceptions=True
             )
         finally:
             await writer.close()
-            for rater in {id(s.rater): s.rater for s in self.seats}.values():
-                if hasattr(rater, "close"):
-                    await rater.close()
-                    summary.n_retries.update(rater.client.retries)
+            await self.close(summary)
         summary.usage = self.budget.usage()
         summary.elapsed_s = time.monotonic() - began
         for fault in done:
@@ -242,12 +239,20 @@ class Run:
                 raise fault
         return summary
 
-    async def _seat(self, seat: Seat, present: Present, writer: Writer, summary: Summary) -> None:
-        items = self.missing(seat, present, summary)
+    async def close(self, summary: Summary) -> None:
+        """Close the raters that hold connections, and count what they had to send again."""
+        for rater in {id(s.rater): s.rater for s in self.seats}.values():
+            if hasattr(rater, "close"):
+                await rater.close()
+                summary.n_retries.update(rater.client.retries)
+
+    async def seat(self, seat: Seat, present: Present, writer: Writer, summary: Summary) -> None:
+        """Ask one seat everything that is missing of it."""
+        items = (self.item(reference) for _, reference in self.missing_references(seat, present, summary))
         if hasattr(seat.rater, "rate_many"):
             while some := list(islice(items, CHUNK)):
                 for outcome in seat.rater.rate_many(self.task, some, seat.repeat):
-                    await self._keep(outcome, writer, summary)
+                    await self.keep(outcome, writer, summary)
                 await asyncio.sleep(0)
             return
         ended: list[BaseException] = []
@@ -263,13 +268,14 @@ class Run:
                 except Exception as fault:
                     ended.append(fault)
                     return
-                await self._keep(outcome, writer, summary)
+                await self.keep(outcome, writer, summary)
 
         await asyncio.gather(*(work() for _ in range(seat.limits.concurrency)))
         if ended:
             raise next((f for f in ended if not isinstance(f, Stopped)), ended[0])
 
-    async def _keep(self, outcome: Outcome, writer: Writer, summary: Summary) -> None:
+    async def keep(self, outcome: Outcome, writer: Writer, summary: Summary) -> None:
+        """Count an outcome and record it."""
         summary.take(outcome)
         if outcome.record is not None:
             await writer.put(outcome.record)

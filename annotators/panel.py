@@ -42,7 +42,7 @@ def annotate(
         raters: names, or a panel file (see `annotators.seats.seats`).
         rubric: a rubric file, the id of a shipped one, or a rubric; the shipped content rubric where None.
         batch: send through the Batch API (raters over a network only).
-        how: `base_url`, `prices` (file), `temperature`, `seed`.
+        how: `base_url`, `prices` (file), `temperature`, `seed`, `poll_s` (between looks at a batch).
 
     Raises:
         UserError: an unusable rater, rubric or study; a study that another process writes to.
@@ -243,6 +243,8 @@ def _run(
     batch: bool,
     how: dict[str, Any],
 ) -> Summary:
+    poll_s = how.pop("poll_s", 30.0)
+
     async def go() -> Summary:
         chosen, budget = seats.seats(raters, repeats=repeats, limits=limits, **how)
         bar = Progress(task.name, n_items * len(chosen), progress)
@@ -251,7 +253,7 @@ def _run(
             if batch:
                 from annotators.batch import BatchRun
 
-                return await BatchRun(run).go()
+                return await BatchRun(run, poll_s).go()
             return await run.go()
         finally:
             bar.close()

@@ -14,6 +14,10 @@ class Stopped(Exception):
     """A cap would be passed by the next request; what was answered is kept. The message names the cap."""
 
 
+class Unreachable(Stopped):
+    """The server answers nobody any more; what was answered is kept. The message says what it did last."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a run may spend and how fast; None means no cap.
@@ -93,26 +97,31 @@ class Budget:
         Raises:
             Stopped: the request does not fit under a cap.
         """
-        limits = self.limits
-        while True:
-            if limits.max_requests is not None and self.n_requests >= limits.max_requests:
-                raise Stopped(f"max-requests {limits.max_requests} reached")
-            name = self._full(most)
-            if name is None:
-                break
-            if not self._n_held:
+        while (name := self._full(most)) is not None:
+            if not self._n_held or name.startswith("max-requests"):
                 raise Stopped(name)
             self._freed.clear()
             await self._freed.wait()
+        self._hold(most)
+
+    def admit_now(self, most: Estimate) -> None:
+        """Reserve room for one request; Stopped where it does not fit beside those that are under way."""
+        if (name := self._full(most)) is not None:
+            raise Stopped(name)
+        self._hold(most)
+
+    def _hold(self, most: Estimate) -> None:
         self.n_requests += 1
         self._n_held += 1
         self._held_tokens += most.n_tokens
         self._held_usd += most.usd
 
     def _full(self, most: Estimate) -> str | None:
+        limits = self.limits
+        if limits.max_requests is not None and self.n_requests >= limits.max_requests:
+            return f"max-requests {limits.max_requests} reached"
         if not self._capped:
             return None
-        limits = self.limits
         if limits.max_tokens is not None and self.n_tokens + self._held_tokens + most.n_tokens > limits.max_tokens:
             return f"max-tokens {limits.max_tokens}: the next request might pass it ({self.n_tokens} used)"
         if limits.max_usd is not None and self.usd + self._held_usd + most.usd > limits.max_usd:
@@ -126,6 +135,11 @@ class Budget:
         self._held_usd -= most.usd
         self.count(usage, usd)
         self._freed.set()
+
+    def release(self, most: Estimate) -> None:
+        """Give back a reservation whose request was never sent."""
+        self.n_requests -= 1
+        self.settle(most, None, None)
 
     def count(self, usage: Usage | None, usd: float | None) -> None:
         """Add the tokens and money of an answer that no reservation was made for."""

@@ -1,30 +1,29 @@
 """The only room that speaks to a language model: one question in, one reply out, with bounded, named retries."""
 
 import asyncio
-import email.utils
-import json
 import logging
 import os
 import random
-import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import openai
 
+from runner.completion import Reply, Spent, body_of, read, retry_after_s, usage_of
 from runner.errors import UserError
-from runner.limits import Budget, Estimate, Limits, Pace, Stopped, n_tokens_at_most
+from runner.limits import Budget, Estimate, Limits, Pace, Stopped, Unreachable, n_tokens_at_most
 from runner.prices import Price
 from runner.records import Usage
 from runner.shape import Shape, adapted
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 DEFAULT_URL = "https://api.openai.com/v1"
 TRANSIENT = frozenset((408, 409, 429, 500, 502, 503, 504, 529))
-MAX_REPLY_CHARS = 200_000
+N_FAILED_AT_START = 2  # questions without any answer after which a server that never answered is given up
 N_ROOM_STEPS = 3  # how often a truncated answer is asked again, each time with twice the room
 
 
@@ -39,52 +38,6 @@ class Request:
     max_output_tokens: int
     seed: int | None = None
     temperature: float | None = None
-
-
-@dataclass(frozen=True)
-class Reply:
-    """The answer's text, or why there is none.
-
-    `failure` says that no answer came (the item may be asked again later); `unscored` that an answer came which is
-    none: a refusal, a filter, no room. `raw` keeps what was said. `usage` counts every send, failed ones too.
-    """
-
-    text: str | None
-    usage: Usage
-    failure: str | None = None
-    unscored: str | None = None
-    raw: str | None = None
-    served_model: str | None = None
-
-
-@dataclass
-class _Spent:
-    """What one question has used so far, over all its sends."""
-
-    n_requests: int = 0
-    n_input: int | None = None
-    n_cached: int | None = None
-    n_output: int | None = None
-    usd: float | None = None
-
-    def add(self, usage: Usage | None, usd: float | None) -> None:
-        if usage is None:
-            return
-        self.n_input = (self.n_input or 0) + (usage.n_input_tokens or 0)
-        self.n_output = (self.n_output or 0) + (usage.n_output_tokens or 0)
-        if usage.n_cached_tokens is not None:
-            self.n_cached = (self.n_cached or 0) + usage.n_cached_tokens
-        if usd is not None:
-            self.usd = (self.usd or 0.0) + usd
-
-    def usage(self) -> Usage:
-        return Usage(
-            n_requests=self.n_requests,
-            n_input_tokens=self.n_input,
-            n_cached_tokens=self.n_cached,
-            n_output_tokens=self.n_output,
-            cost_usd=self.usd,
-        )
 
 
 @dataclass
@@ -122,6 +75,8 @@ class Client:
         self.retries: Counter[str] = Counter()
         self._secret = key or ""
         self._pace = Pace(self.limits.requests_per_minute, self.limits.tokens_per_minute)
+        self.served_model: str | None = None
+        self._n_failed_in_row = 0
         self._proven = asyncio.Event()
         self._first = asyncio.Lock()
         self._jitter = random.Random()
@@ -139,29 +94,87 @@ class Client:
         """The client below, for the files and batches that the Batch API needs."""
         return self._client
 
+    def body(self, request: Request) -> dict[str, Any]:
+        """The JSON of a request as this server takes it."""
+        return self.shape.body(self.model, request, min(request.max_output_tokens, self.limits.max_output_tokens))
+
+    def reserve(self, requests: Sequence[Request]) -> list[Estimate]:
+        """Reserve room under the caps for all of some requests, or for none: Stopped where they do not fit."""
+        held: list[Estimate] = []
+        try:
+            for request in requests:
+                most = self._most(request, min(request.max_output_tokens, self.limits.max_output_tokens))
+                self.budget.admit_now(most)
+                held.append(most)
+        except Stopped:
+            for most in held:
+                self.budget.release(most)
+            raise
+        return held
+
+    async def once(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Do one call of the client below, once; ConnectionError where it may or may not have failed."""
+        try:
+            return await call()
+        except openai.APIStatusError as fault:
+            self._give_up_if_hopeless(fault)
+            if fault.status_code in TRANSIENT:
+                raise ConnectionError(self._name(fault)) from None
+            raise UserError(f"the server refuses it ({self._name(fault)}); does it have the Batch API?") from None
+        except openai.APIConnectionError as fault:
+            raise ConnectionError(type(fault.__cause__).__name__) from None
+
+    async def patiently(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Do one call of the client below, again after a transient failure, at most `n_tries` times.
+
+        Raises:
+            Unreachable: it failed each time.
+            UserError: the server refuses it for good.
+        """
+        for n_failed in range(1, self.limits.n_tries + 1):
+            try:
+                return await self.once(call)
+            except ConnectionError as fault:
+                reason = str(fault)
+            self.retries[reason.split(":", 1)[0]] += 1
+            if n_failed < self.limits.n_tries:
+                await self._rest(n_failed, None, reason)
+        raise Unreachable(f"{what}: {self.limits.n_tries} sends, last {reason}")
+
     async def ask(self, request: Request) -> Reply:
         """Send one question until it is answered or may not be sent again.
 
         Raises:
-            Stopped: a cap lets no more requests through.
+            Stopped: a cap lets no more requests through, or (`Unreachable`) nobody is answered any more.
             UserError: the server refuses the key, the model or the account: no question can be answered.
         """
         if not self._proven.is_set():
             async with self._first:
                 if not self._proven.is_set():
-                    reply = await self._answer(request)
+                    reply = self._noted(await self._answer(request))
                     if reply.failure is None:
                         self._proven.set()
                     return reply
-        return await self._answer(request)
+        return self._noted(await self._answer(request))
+
+    def _noted(self, reply: Reply) -> Reply:
+        """Keep which model answered; a server that answers nobody any more ends the run, not each item in turn."""
+        if reply.failure is None:
+            self._n_failed_in_row = 0
+            self.served_model = reply.served_model or self.served_model
+            return reply
+        self._n_failed_in_row += 1
+        if self._n_failed_in_row >= (2 * self.limits.concurrency if self._proven.is_set() else N_FAILED_AT_START):
+            raise Unreachable(f"{self._n_failed_in_row} questions in a row got {reply.failure}")
+        return reply
 
     async def _answer(self, request: Request) -> Reply:
-        spent, n_room_steps, n_failed, faults = _Spent(), 0, 0, []
+        spent, n_room_steps, n_failed = Spent(), 0, 0
         room = min(request.max_output_tokens, self.limits.max_output_tokens)
         while True:
             shape = self.shape
             try:
-                content = await self._send(shape.body(self.model, request, room), request, room, spent)
+                body = await self._send(shape.body(self.model, request, room), request, room, spent)
             except openai.APIStatusError as fault:
                 if changed := adapted(shape, fault.status_code, _message(fault)):
                     # Another question may have found it out meanwhile; either way the new shape is tried.
@@ -172,13 +185,13 @@ class Client:
                 reason = self._name(fault)
                 if fault.status_code not in TRANSIENT:
                     return Reply(None, spent.usage(), unscored=f"server refused the question: {reason}")
-                wait_s = _retry_after_s(fault.response.headers)
+                wait_s = retry_after_s(fault.response.headers)
             except openai.APITimeoutError:
                 reason, wait_s = f"timeout after {self.limits.timeout_s:g} s", None
             except openai.APIConnectionError as fault:
                 reason, wait_s = f"connection: {type(fault.__cause__).__name__}", None
             else:
-                reply = _read(content, spent)
+                reply = read(body, spent)
                 if reply is not None and reply.unscored == "truncated":
                     if n_room_steps < N_ROOM_STEPS and room < self.limits.max_output_tokens:
                         n_room_steps, room = n_room_steps + 1, min(room * 2, self.limits.max_output_tokens)
@@ -189,7 +202,6 @@ class Client:
                     return reply
                 reason, wait_s = "broken body: no JSON of a chat completion", None
             n_failed += 1
-            faults.append(reason)
             self.retries[reason.split(":", 1)[0]] += 1
             if n_failed >= self.limits.n_tries or (wait_s or 0) > self.limits.patience_s:
                 told = f", asked to wait {wait_s:.0f} s" if (wait_s or 0) > self.limits.patience_s else ""
@@ -201,26 +213,22 @@ class Client:
         own = min(0.25 * 2 ** (n_failed - 1), 30.0) * (0.5 + self._jitter.random())
         if reason.startswith("429"):
             self._pace.hold(wait_s if wait_s is not None else own)
-        if wait_s is None:
-            await asyncio.sleep(own)
-        elif not reason.startswith("429"):
-            await asyncio.sleep(wait_s)
+        await asyncio.sleep(own if wait_s is None else wait_s)
 
-    async def _send(self, body: dict[str, Any], request: Request, room: int, spent: _Spent) -> bytes:
+    async def _send(self, body: dict[str, Any], request: Request, room: int, spent: Spent) -> Any:
         """One HTTP request, admitted by budget and pace; what it used is counted whatever became of it."""
-        n_in = n_tokens_at_most(request.system) + n_tokens_at_most(request.user)
-        most = Estimate(n_in + room, self._usd(Usage(n_input_tokens=n_in, n_output_tokens=room)) or 0.0)
+        most = self._most(request, room)
         await self._pace.turn(most.n_tokens)
         await self.budget.admit(most)
         spent.n_requests += 1
         usage = usd = None
         try:
             # The raw bytes: building the library's typed completion costs as much as the rest of the request.
-            content = await self._client.post("/chat/completions", body=body, cast_to=bytes)
-            usage = usage_of(content)
-            return content
+            told = body_of(await self._client.post("/chat/completions", body=body, cast_to=bytes))
+            usage = usage_of(told)
+            return told
         except openai.APIStatusError as fault:
-            usage = usage_of(fault.response.content)
+            usage = usage_of(body_of(_message(fault).encode()))
             raise
         finally:
             usd = self._usd(usage) if usage else None
@@ -229,6 +237,10 @@ class Client:
             self._pace.correct(
                 most.n_tokens, (usage.n_input_tokens or 0) + (usage.n_output_tokens or 0) if usage else None
             )
+
+    def _most(self, request: Request, room: int) -> Estimate:
+        n_in = n_tokens_at_most(request.system) + n_tokens_at_most(request.user)
+        return Estimate(n_in + room, self._usd(Usage(n_input_tokens=n_in, n_output_tokens=room)) or 0.0)
 
     def _usd(self, usage: Usage) -> float | None:
         return self.price.cost_usd(usage) if self.price else None
@@ -270,68 +282,3 @@ def _message(fault: openai.APIStatusError) -> str:
         return fault.response.text[:2000]
     except Exception:  # a body that was reset in mid-read has no text
         return ""
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date; None if it does not."""
-    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) * unit
-        except ValueError:
-            try:
-                seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-            except (ValueError, TypeError):
-                continue
-        if seconds == seconds and seconds >= 0:
-            return seconds
-    return None
-
-
-def usage_of(content: bytes | Mapping[str, Any]) -> Usage | None:
-    """The token counts that a reply's body tells; None where it tells none, also for bodies that are no JSON."""
-    try:
-        body = json.loads(content) if isinstance(content, bytes) else content
-        told = body["usage"]
-        details = told.get("prompt_tokens_details") or {}
-        return Usage(
-            n_input_tokens=told.get("prompt_tokens"),
-            n_output_tokens=told.get("completion_tokens"),
-            n_cached_tokens=details.get("cached_tokens"),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def read_body(body: Any) -> Reply | None:
-    """The reply in a chat completion's body; None when it is no chat completion. Usage counts are the caller's."""
-    return _read(json.dumps(body).encode(), _Spent(n_requests=1))
-
-
-def _read(content: bytes, spent: _Spent) -> Reply | None:
-    try:
-        body = json.loads(content)
-        choice = body["choices"][0]
-        message = choice["message"]
-        text, refusal, finish = message.get("content"), message.get("refusal"), choice.get("finish_reason")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        return None
-    model = body.get("model") if isinstance(body.get("model"), str) else None
-    if isinstance(text, list):  # some servers answer in parts
-        text = "".join(p.get("text") or "" for p in text if isinstance(p, dict))
-    raw = (text if isinstance(text, str) else "")[:MAX_REPLY_CHARS]
-    reply = Reply(None, spent.usage(), raw=raw or None, served_model=model)
-    if isinstance(refusal, str) and refusal:
-        return replace(reply, unscored="refused", raw=refusal[:MAX_REPLY_CHARS])
-    if finish == "content_filter":
-        return replace(reply, unscored="filtered: the server's content filter stopped the answer")
-    if finish == "length":
-        return replace(reply, unscored="truncated")
-    if not raw.strip():
-        return replace(reply, unscored="empty answer")
-    return replace(reply, text=raw)
-
-
-__all__ = ["Client", "Reply", "Request", "Stopped", "read_body", "usage_of"]

@@ -1,5 +1,6 @@
 """The embedded rater for every task: its content labels, and by plain rules fate, adherence and cause."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import islice
@@ -8,7 +9,7 @@ from typing import Any
 
 from annotators import claims, quotes
 from annotators.claims import Claim
-from annotators.embedded import rules
+from annotators.embedded import corpus, rules
 from annotators.raters import Outcome
 from annotators.raters.embedded import BATCH, EmbeddedRater, Guess
 from annotators.records import Annotation, Attribution, ClaimLabel, Fate, Quotation, Rater, RaterKind, Side
@@ -51,6 +52,16 @@ class Offline:
             repeat=repeat,
             settings=settings,
         )
+
+    def seen_notes(self) -> set[str]:
+        """Digests of the notes that its model was trained on, as far as it or the repository tells."""
+        told = self.rater.model.facts.get("note_sha256")
+        if told is not None:
+            return set(told)
+        gold = corpus.GOLD / "gold.jsonl"
+        if not gold.is_file():
+            return set()
+        return {json.loads(line)["note_sha256"] for line in gold.read_text("utf-8").splitlines() if line.strip()}
 
     def rate_many(self, task: Any, items: Iterable[Any], repeat: int) -> Iterator[Outcome]:
         rate: dict[str, Callable[..., Iterator[Any]]] = {

@@ -37,10 +37,12 @@ class OpenAIRater:
 
     def identity(self, task: Any, repeat: int) -> Rater:
         """Who this is for that task; `settings.found` holds what the server turned out to take."""
-        shape = self.client.shape
-        slot = (task.prompt_sha256, repeat, shape)
+        shape, served = self.client.shape, self.client.served_model
+        slot = (task.prompt_sha256, repeat, shape, served)
         if slot not in self._identities:
             settings = {"seed": self.seed_of(repeat), "found": shape.found()}
+            if served not in (None, self.model):
+                settings["found"]["served_model"] = served[:200]
             if self.temperature is not None:
                 settings["temperature"] = self.temperature
             self._identities[slot] = Rater(
@@ -58,23 +60,23 @@ class OpenAIRater:
     def seed_of(self, repeat: int) -> int:
         return self.seed + SEED_STEP * (repeat - 1)
 
-    def request(self, question: Question, repeat: int) -> Request:
-        """The question as it is sent for that repeat."""
+    def request(self, question: Question, repeat: int, room_factor: int = 1) -> Request:
+        """The question as it is sent for that repeat, with so many times the room for its answer."""
         return Request(
             question.system,
             question.user,
             question.schema,
             question.schema_name,
-            question.max_output_tokens,
+            question.max_output_tokens * room_factor,
             self.seed_of(repeat),
             self.temperature,
         )
 
-    async def rate(self, task: Any, item: Any, repeat: int) -> Outcome:
+    async def rate(self, task: Any, item: Any, repeat: int, room_factor: int = 1) -> Outcome:
         """Ask every question of one item, one after the other; where one brings no answer the item is not recorded."""
         replies: list[Reply] = []
         for question in task.questions(item):
-            reply = await self.client.ask(self.request(question, repeat))
+            reply = await self.client.ask(self.request(question, repeat, room_factor))
             replies.append(reply)
             if reply.failure:
                 return Outcome(None, reply.failure, total(r.usage for r in replies))
