@@ -25,7 +25,8 @@ class Problems:
           mkb-analyze problems list --which mlp_norm
         """
         from runner import catalogue, problem_check
-        rows = problem_check.listing(catalogue.select(which))
+        chosen = {p.number for p in catalogue.select(which)}
+        rows = [r for r in problem_check.listing() if r["number"] in chosen]
         cells = [[show(r[k], "number") for k in _SHOWN] for r in rows]
         widths = [max(len(k), *(len(c[i]) for c in cells)) for i, k in enumerate(_SHOWN)]
         lines = ["  ".join(k.ljust(w) for k, w in zip(_SHOWN, widths))]
@@ -57,6 +58,17 @@ class Problems:
         lines.append(f"{n_ok} of {len(reports)} problems keep the quality bar; {n_refused} of "
                      f"{sum(len(r.refusals) for r in reports)} wrong answers refused")
         return Answer("\n".join(lines), [_plain(r) for r in reports], 0 if n_ok == len(reports) else 1)
+
+    def table(self) -> Answer:
+        """Write the figures of the problem set into its README: sizes, floors, refusals and what a GPU measured.
+
+        Example:
+          mkb-analyze problems table
+        """
+        from runner import catalogue, problem_table
+        problem_table.write_readme(catalogue.problem_root())
+        path = catalogue.problem_root() / "README.md"
+        return Answer(str(path), {"path": str(path)})
 
 
 def _plain(report: Any) -> dict[str, Any]:
