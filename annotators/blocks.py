@@ -15,7 +15,7 @@ _TAG_LINE = re.compile(r"</?[A-Za-z][A-Za-z0-9-]{0,20}(?:[ \t][^<>]{0,300})?/?>"
 
 @dataclass
 class Block:
-    """One stretch of prose: `text[start:end]`, its kind, the heading above it, all headings that hold it and its item."""
+    """One stretch of prose: `text[start:end]`, its kind, its nearest heading, all its headings and its item."""
 
     start: int
     end: int

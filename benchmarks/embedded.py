@@ -1,4 +1,4 @@
-"""Claims a second of the embedded rater on one core, splitting and context included: `python -m benchmarks.embedded`."""
+"""Claims a second of the embedded rater on one core, splitting included: `python -m benchmarks.embedded`."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Reads the hand-written training notes and writes each of them out in several wordings, with a label on every claim."""
+"""Reads the hand-written training notes and writes each out in several wordings, with a label on every claim."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,8 @@ CODES = {"c": "workload_census", "m": "measured_bottleneck", "r": "verified_refo
          "z": "none"}
 EVIDENCE = {"M": "measured", "R": "reasoned", "N": "none"}
 
-_LABELLED = re.compile(r"^(?P<mark>\||-{1,3}|\d\.)?(?P<code>[cmrhnofvquxz])(?P<evidence>[MRN])(?P<dsl>\+?) (?P<text>.+)$")
+_LABELLED = re.compile(
+    r"^(?P<mark>\||-{1,3}|\d\.)?(?P<code>[cmrhnofvquxz])(?P<evidence>[MRN])(?P<dsl>\+?) (?P<text>.+)$")
 _TITLE = re.compile(r"^(?P<mark>-{1,3})~ (?P<text>.+)$")
 _SLOT = re.compile(r"\{([^{}]*\|[^{}]*)\}")
 

@@ -24,7 +24,8 @@ class Corpus:
     category: list[str | None] = field(default_factory=list)
     evidence: list[str | None] = field(default_factory=list)
     dsl_specific: list[bool | None] = field(default_factory=list)
-    group: list[str] = field(default_factory=list)  # the labelled note, or the one whose manner is followed, or ""
+    # the labelled note itself, or the one that is followed: "" for none, "*" for several
+    group: list[str] = field(default_factory=list)
     weight: list[float] = field(default_factory=list)
 
     def add(self, claims: list[Claim], labels: Sequence[tuple | None], group: str, weight: float) -> None:
@@ -60,19 +61,21 @@ def written(n_wordings: int, seed: int = 0) -> Corpus:
                 at = bisect.bisect_right(starts, claim.start + 3) - 1
                 label = labels[at] if at >= 0 and claim.start < labels[at].end else None
                 found.append((label.category, label.evidence, label.dsl_specific) if label else None)
-            corpus.add(claims, found, f"{follows}.md" if follows else "", 1 / n_wordings)
+            group = "*" if follows == "*" else f"{follows}.md" if follows else ""
+            corpus.add(claims, found, group, 1 / n_wordings)
     return corpus
 
 
 def labelled(folder: Path = GOLD, weight: float = 1.0) -> Corpus:
     """Notes with reference labels: `gold.jsonl` beside a folder `notes` (see tests/data/notes)."""
     rows: dict[str, list[dict]] = {}
+    n = 0
     try:
-        for n, line in enumerate((folder / "gold.jsonl").read_text(encoding="utf-8").splitlines(), 1):
+        for n, line in enumerate((folder / "gold.jsonl").read_text(encoding="utf-8").splitlines(), 1):  # noqa: B007
             row = json.loads(line)
             rows.setdefault(row["note"], []).append(row)
     except OSError as error:
-        raise UserError(f"{folder}: no gold.jsonl to train on ({error.strerror}); name a folder of labelled notes") from None
+        raise UserError(f"{folder}: no gold.jsonl ({error.strerror}); name a folder of labelled notes") from None
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{folder / 'gold.jsonl'} line {n}: no labelled claim; mend the line") from None
     corpus = Corpus()

@@ -15,10 +15,11 @@ _TOKEN = re.compile(r"[a-z_][a-z0-9_'’+-]*|[\u3400-\u9fff]|[→↑↓✓✗≥
 # name -> (hashed width, weight of the block after each row is scaled to length 1)
 BLOCKS = {"word": (1 << 14, 1.0), "char": (1 << 14, 0.8), "item": (1 << 12, 0.35), "parent": (1 << 12, 0.5),
           "lead": (1 << 12, 0.6), "heading": (1 << 12, 0.5), "before": (1 << 12, 0.3), "after": (1 << 12, 0.3)}
-CUE_WEIGHT = 0.35
 N_CUES = len(cues.NAMES)
 N_PLACE = 10
-N_VIEWS = 6  # own, item, neighbours, lead and heading, section, note
+# how much the cues of each view of a claim weigh: own, item, neighbours, lead and headings, section, note
+VIEWS = (0.18, 0.09, 0.09, 0.09, 0.09, 0.04)
+N_VIEWS = len(VIEWS)
 N_DENSE = N_VIEWS * N_CUES + N_PLACE
 N_FEATURES = sum(w for w, _ in BLOCKS.values()) + N_DENSE
 _STARTS = dict(zip(BLOCKS, np.cumsum([0] + [w for w, _ in BLOCKS.values()])[:-1].tolist(), strict=True))
@@ -129,7 +130,8 @@ def counts(notes: Sequence[Sequence[Claim]]) -> sparse.csr_matrix:
         dense.append(cue)
     ends = np.cumsum([0] + [len(c) for c in columns])
     flat = np.fromiter((c for row in columns for c in row), dtype=np.int32, count=int(ends[-1]))
-    hashed = sparse.csr_matrix((np.ones(len(flat), dtype=np.float32), flat, ends), shape=(len(columns), N_FEATURES - N_DENSE))
+    shape = (len(columns), N_FEATURES - N_DENSE)
+    hashed = sparse.csr_matrix((np.ones(len(flat), dtype=np.float32), flat, ends), shape=shape)
     hashed.sum_duplicates()
     return sparse.hstack([hashed, sparse.csr_matrix(np.concatenate(dense))], format="csr", dtype=np.float32)
 
@@ -144,6 +146,7 @@ def inverse_frequency(hashed: sparse.csr_matrix) -> np.ndarray:
 
 
 _BLOCK_OF = np.repeat(np.arange(len(BLOCKS) + 1), [*(w for w, _ in BLOCKS.values()), N_DENSE])
+_DENSE_WEIGHT = np.concatenate([np.repeat(VIEWS, N_CUES), np.full(N_PLACE, 0.35)]).astype(np.float32)
 _WEIGHTS = np.array([w for _, w in BLOCKS.values()], dtype=np.float32)
 
 
@@ -152,7 +155,8 @@ def weigh(hashed: sparse.csr_matrix, idf: np.ndarray) -> sparse.csr_matrix:
     out = hashed.copy()
     block = _BLOCK_OF[out.indices]
     text = block < len(BLOCKS)
-    data = np.where(text, (1 + np.log(np.where(text, out.data, 1))) * idf[out.indices], out.data * np.float32(CUE_WEIGHT))
+    hits = (1 + np.log(np.where(text, out.data, 1))) * idf[out.indices]
+    data = np.where(text, hits, out.data * _DENSE_WEIGHT[np.maximum(out.indices - (N_FEATURES - N_DENSE), 0)])
     row = np.repeat(np.arange(out.shape[0]), np.diff(out.indptr))
     cell = row * (len(BLOCKS) + 1) + block
     norm = np.sqrt(np.bincount(cell, weights=data * data, minlength=out.shape[0] * (len(BLOCKS) + 1)))

@@ -31,7 +31,8 @@ class Measured:
         lines = [f"n {self.n}  accuracy {self.accuracy:.3f}  macro-F1 {self.macro_f1:.3f}  kappa {self.kappa:.3f}  "
                  f"ECE {self.expected_calibration_error:.3f}", f"{'':28}{'prec':>6}{'rec':>6}{'F1':>6}{'n':>6}"]
         lines += [f"{name:28}{p:6.2f}{r:6.2f}{f:6.2f}{n:6d}" for name, p, r, f, n in self.per_category]
-        lines += [f"  p {low:.1f}+: mean {mean:.2f}, right {right:.2f}, n {n}" for low, mean, right, n in self.reliability]
+        lines += [f"  p {low:.1f}+: mean {mean:.2f}, right {right:.2f}, n {n}"
+                  for low, mean, right, n in self.reliability]
         return "\n".join(lines)
 
 

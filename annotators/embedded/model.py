@@ -17,7 +17,7 @@ from runner.errors import UserError
 HOME = Path(__file__).resolve().parents[1] / "data" / "embedded.npz"
 MAX_BYTES = 20_000_000
 FORMAT = 1
-_ARRAYS = ("idf", "weights", "scale", "bias", "near")
+_ARRAYS = ("idf", "weights", "scale", "bias")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,6 @@ class Model:
     idf: np.ndarray
     weights: np.ndarray
     bias: np.ndarray
-    near: np.ndarray  # how far the neighbours' answers pull a claim's own: section, before, after
     heads: tuple[Head, ...]
     threshold: float  # a label less probable than this is withheld
     facts: dict[str, Any]
@@ -51,7 +50,7 @@ class Model:
         return next(h for h in self.heads if h.name == name)
 
     def scores(self, notes: Sequence[Sequence[Claim]]) -> np.ndarray:
-        """Raw scores of every claim of the notes, [n_claims, n_answers], before neighbours and temperature."""
+        """Raw scores of every claim of the notes, [n_claims, n_answers]."""
         hashed = features.counts(notes)
         return np.asarray(features.weigh(hashed, self.idf) @ self.weights) + self.bias
 
@@ -60,10 +59,7 @@ class Model:
         raw = self.scores(notes)
         out = {}
         for head in self.heads:
-            own = raw[:, head.columns]
-            if head.start == 0:
-                own = pulled(own, notes, self.near)
-            out[head.name] = softmax(own / head.temperature)
+            out[head.name] = softmax(raw[:, head.columns] / head.temperature)
         return out
 
 
@@ -71,29 +67,6 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     """Rows to probabilities, [n, k]."""
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True)) if len(scores) else scores
     return shifted / shifted.sum(axis=1, keepdims=True)
-
-
-def pulled(scores: np.ndarray, notes: Sequence[Sequence[Claim]], near: np.ndarray) -> np.ndarray:
-    """Scores after the neighbours' log-probabilities are added, weighted by `near` (section, before, after)."""
-    section, before, after = (float(x) for x in near)
-    if not len(scores) or not (section or before or after):
-        return scores
-    logs = np.log(softmax(scores) + 0.02)
-    out = scores.copy()
-    row = 0
-    for claims in notes:
-        groups: dict[tuple[str, str], list[int]] = {}
-        for n, claim in enumerate(claims):
-            groups.setdefault((claim.path, claim.lead), []).append(row + n)
-        for some in groups.values():
-            if len(some) < 2:
-                continue
-            total = logs[some].sum(axis=0)
-            out[some] += section * (total - logs[some]) / (len(some) - 1)
-            out[some[1:]] += before * logs[some[:-1]]
-            out[some[:-1]] += after * logs[some[1:]]
-        row += len(claims)
-    return out
 
 
 def save(model: Model, path: Path = HOME) -> str:
@@ -105,7 +78,7 @@ def save(model: Model, path: Path = HOME) -> str:
              "heads": [{"name": h.name, "answers": h.answers, "start": h.start, "temperature": h.temperature}
                        for h in model.heads]}
     arrays = {"idf": model.idf.astype(np.float16), "weights": packed, "scale": scale.astype(np.float32),
-              "bias": model.bias.astype(np.float32), "near": model.near.astype(np.float32),
+              "bias": model.bias.astype(np.float32),
               "facts": np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8)}
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
@@ -121,16 +94,18 @@ def load(path: Path = HOME) -> Model:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in (*_ARRAYS, "facts")}
         said = json.loads(arrays["facts"].tobytes().decode())
-        heads = tuple(Head(h["name"], tuple(h["answers"]), int(h["start"]), float(h["temperature"])) for h in said["heads"])
+        heads = tuple(Head(h["name"], tuple(h["answers"]), int(h["start"]), float(h["temperature"]))
+                      for h in said["heads"])
         version, threshold, facts = said["format"], float(said["threshold"]), dict(said["facts"])
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); train one with train-rater") from None
     except Exception as error:  # a broken archive fails in many ways, none of them the user's to tell apart
-        raise UserError(f"{path}: no model of this rater ({type(error).__name__}); train one with train-rater") from None
+        raise UserError(
+            f"{path}: no model of this rater ({type(error).__name__}); train one with train-rater") from None
     n_answers = sum(len(h.answers) for h in heads)
     if version != FORMAT or arrays["weights"].shape != (features.N_FEATURES, n_answers) \
-            or arrays["idf"].shape != (features.N_FEATURES,) or arrays["near"].shape != (3,):
+            or arrays["idf"].shape != (features.N_FEATURES,):
         raise UserError(f"{path}: made for other features than this version has; train it anew with train-rater")
     weights = arrays["weights"].astype(np.float32) * arrays["scale"]
-    return Model(arrays["idf"].astype(np.float32), weights, arrays["bias"], arrays["near"], heads, threshold, facts,
+    return Model(arrays["idf"].astype(np.float32), weights, arrays["bias"], heads, threshold, facts,
                  digests.of_file(path))

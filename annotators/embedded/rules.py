@@ -18,16 +18,21 @@ NUMBER_BONUS = 0.15  # added when two claims share a figure
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _CODE_WORD = re.compile(r"[A-Za-z_][A-Za-z_]{2,}|\d+|[\u3400-\u9fff]{1,2}")
 _HEDGE = re.compile(
-    r"\b(?:may|might|could|can|perhaps|maybe|possibly|probably|likely|seems?|appears?|suggests?|sometimes|often|usually|mostly|"
-    r"should|somewhat|in some cases|at least|for this|only for|only when|only at|if)\b|可能|也许|大概|似乎|有时|一般|在.{0,12}时",
+    r"\b(?:may|might|could|can|perhaps|maybe|possibly|probably|likely|seems?|appears?|suggests?|sometimes|often|usually|"
+    r"mostly|should|somewhat|in some cases|at least|for this|only for|only when|only at|if)\b"
+    r"|可能|也许|大概|似乎|有时|一般|在.{0,12}时",
     re.I)
 _WIDE = re.compile(
-    r"\b(?:always|every|any|all|never|must|only way|optimal|best|in general|no point|nothing|impossible|necessary|required)\b"
+    r"\b(?:always|every|any|all|never|must|only way|optimal|best|in general|no point|nothing|impossible|necessary|"
+    r"required)\b"
     r"|总是|任何|所有|必须|最优|最好|只能|不可能", re.I)
 _DENIES = re.compile(
-    r"\b(?:not|no longer|never|wrong|false|refuted|contrary|did ?n['’]?t|does ?n['’]?t|is ?n['’]?t|was ?n['’]?t|turned out|disproved|"
-    r"slower|worse|lost|fails?|failed|after all|instead)\b|并非|不成立|相反|推翻|其实|反而|没有用|慢了|失败", re.I)
-_EVIDENCE = re.compile(r"\b(?:measured|profil\w+|timed|tested|verified|confirmed|ncu|nsys|pass(?:es|ed)?|checked)\b|实测|测得|验证|通过")
+    r"\b(?:not|no longer|never|wrong|false|refuted|contrary|did ?n['’]?t|does ?n['’]?t|is ?n['’]?t|was ?n['’]?t|"
+    r"turned out|disproved|slower|worse|lost|fails?|failed|after all|instead)\b"
+    r"|并非|不成立|相反|推翻|其实|反而|没有用|慢了|失败", re.I)
+_EVIDENCE = re.compile(
+    r"\b(?:measured|profil\w+|timed|tested|verified|confirmed|ncu|nsys|pass(?:es|ed)?|checked)\b"
+    r"|实测|测得|验证|通过")
 
 
 class Fate(NamedTuple):
@@ -115,7 +120,7 @@ def adherence_of(advice: Sequence[str], traces: Sequence[str], rubric: Rubric | 
     rubric = rubric or shipped("attribution")
     if not advice:
         return Adherence(_one(rubric, "adherence_nothing"), float("nan"))
-    bags = [set(w.lower() for w in _CODE_WORD.findall(t)) for t in traces]
+    bags = [{w.lower() for w in _CODE_WORD.findall(t)} for t in traces]
     common = {w for w in set().union(*(set(_words(a)) for a in advice))
               if len(advice) > 2 and sum(w in _words(a) for a in advice) > len(advice) / 2}
     n_found = 0
@@ -129,9 +134,11 @@ def adherence_of(advice: Sequence[str], traces: Sequence[str], rubric: Rubric | 
     return Adherence(_one(rubric, role), share)
 
 
-_FILLER = frozenset(
-    "the and for with that this from into are was were has have had its not but one two each per use uses used when then than "
-    "over under same more less can may will our you your them they their while where which what".split())
+_FILLER = frozenset((
+    "the", "and", "for", "with", "that", "this", "from", "into", "are", "was", "were", "has", "have", "had", "its",
+    "not", "but", "one", "two", "each", "per", "use", "uses", "used", "when", "then", "than", "over", "under",
+    "same", "more", "less", "can", "may", "will", "our", "you", "your", "them", "they", "their", "while", "where",
+    "which", "what"))
 
 
 def _words(text: str) -> set[str]:
@@ -202,7 +209,7 @@ def cause_of(
 def _traced(claims: Sequence[str], traces: Sequence[str]) -> str | None:
     """The claim that is best seen in the traces, if any is seen."""
     best, share = None, 0.34
-    bags = [set(w.lower() for w in _CODE_WORD.findall(t)) for t in traces]
+    bags = [{w.lower() for w in _CODE_WORD.findall(t)} for t in traces]
     for claim in claims:
         words = _words(claim)
         seen = max((len(words & bag) / len(words) for bag in bags if words), default=0.0)

@@ -15,22 +15,22 @@ from annotators.embedded import features, model
 from annotators.embedded.corpus import Corpus
 from annotators.embedded.measure import Measured, measure
 
-N_WORDINGS = 4
+N_WORDINGS = 3
 GOLD_WEIGHT = 2.0
 STRENGTH = 5.0  # inverse of the penalty on the weights
 BALANCE = 0.5  # 0: categories weigh as often as they occur, 1: all alike
-NEAR = np.array([0.3, 0.1, 0.1])
 ABSTAIN_SHARE = 0.10  # the threshold withholds the least sure tenth of the held-out claims
-N_FOLDS = 10
+N_FOLDS = 5
 
 
-def _fit(x: sparse.csr_matrix, y: np.ndarray, weight: np.ndarray, answers: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _fit(x: sparse.csr_matrix, y: np.ndarray, weight: np.ndarray, answers: Sequence[str]) \
+        -> tuple[np.ndarray, np.ndarray]:
     """Multinomial logistic regression: weights [N_FEATURES, n_answers] and bias, zero-sum over the answers."""
     total = weight.sum()
     share = {a: weight[y == a].sum() / total for a in answers}
     weight = weight * np.array([share[a] ** -BALANCE for a in y])
     weight *= len(y) / weight.sum()
-    fitted = LogisticRegression(C=STRENGTH, max_iter=200, tol=1e-3).fit(x, y, sample_weight=weight)
+    fitted = LogisticRegression(C=STRENGTH, max_iter=150, tol=1e-3).fit(x, y, sample_weight=weight)
     coefficients, bias = fitted.coef_, fitted.intercept_
     if len(answers) == 2:
         coefficients, bias = np.vstack([-coefficients / 2, coefficients / 2]), np.array([-bias[0] / 2, bias[0] / 2])
@@ -59,24 +59,24 @@ def fit(corpus: Corpus, hashed: sparse.csr_matrix, rows: np.ndarray) -> model.Mo
         weights.append(w)
         bias.append(b)
         start += len(answers)
-    return model.Model(idf, np.hstack(weights), np.concatenate(bias), NEAR, tuple(heads), 0.0, {})
+    return model.Model(idf, np.hstack(weights), np.concatenate(bias), tuple(heads), 0.0, {})
 
 
 def cross_validated(corpus: Corpus, hashed: sparse.csr_matrix) -> tuple[tuple[model.Head, ...], np.ndarray, np.ndarray]:
     """Heads, held-out scores [n_claims, n_answers] and which rows are held out: the labelled notes, in folds by note.
 
-    A fold leaves out its notes and every written note that follows one of them in manner.
+    A fold leaves out its notes, every written note that follows one of them, and all that follow several.
     """
     group = np.array(corpus.group)
     weight = np.array(corpus.weight)
-    labelled = (weight >= 1.0) & (group != "")
+    labelled = (weight >= 1.0) & (group != "") & (group != "*")
     notes = sorted(set(group[labelled]))
     n_folds = min(N_FOLDS, len(notes))
     everything = fit(corpus, hashed, np.arange(len(group)))
     scores = np.full((len(group), everything.weights.shape[1]), np.nan, dtype=np.float32)
     for fold in range(n_folds):
         out = np.isin(group, notes[fold::n_folds])
-        fitted = fit(corpus, hashed, np.flatnonzero(~out))
+        fitted = fit(corpus, hashed, np.flatnonzero(~out & (group != "*")))
         if [h.answers for h in fitted.heads] != [h.answers for h in everything.heads]:
             raise ValueError("a category stands in one fold only; add training sentences for it")
         test = np.flatnonzero(out & labelled)
@@ -95,25 +95,12 @@ def _temperature(scores: np.ndarray, y: np.ndarray, answers: Sequence[str]) -> f
     return float(np.exp(minimize_scalar(loss, bounds=(-2, 3), method="bounded").x))
 
 
-def _notes_of(corpus: Corpus, rows: np.ndarray) -> list:
-    """The notes whose claims the rows are; rows must cover whole notes."""
-    out, at = [], 0
-    for claims in corpus.notes:
-        if len(claims) and rows[at]:
-            out.append(claims)
-        at += len(claims)
-    return out
-
-
-def calibrate(corpus: Corpus, heads: tuple[model.Head, ...], scores: np.ndarray, rows: np.ndarray,
-              near: np.ndarray = NEAR) -> tuple[tuple[model.Head, ...], float, dict[str, Measured]]:
+def calibrate(corpus: Corpus, heads: tuple[model.Head, ...], scores: np.ndarray, rows: np.ndarray) \
+        -> tuple[tuple[model.Head, ...], float, dict[str, Measured]]:
     """Heads with temperatures, the abstention threshold, and what the held-out labels measure."""
     out, measured, threshold = [], {}, 0.0
-    notes = _notes_of(corpus, rows)
     for head, (name, y) in zip(heads, _targets(corpus), strict=True):
         own = scores[rows][:, head.columns]
-        if head.start == 0:
-            own = model.pulled(own, notes, near)
         truth = y[rows]
         known = truth != ""
         temperature = _temperature(own[known], truth[known], head.answers)
@@ -134,7 +121,7 @@ def train(corpus: Corpus) -> tuple[model.Model, dict[str, Measured]]:
     facts: dict[str, Any] = {
         "training_sha256": corpus.sha256(), "n_claims": len(corpus), "n_notes": len(corpus.notes),
         "held_out": {name: m.summary() for name, m in measured.items()}}
-    return model.Model(fitted.idf, fitted.weights, fitted.bias, NEAR, heads, threshold, facts), measured
+    return model.Model(fitted.idf, fitted.weights, fitted.bias, heads, threshold, facts), measured
 
 
 def shipped_corpus(gold: Path | None = None) -> Corpus:

@@ -44,22 +44,25 @@ def test_without_advice_the_share_is_undefined():
     assert got.level == "none" and math.isnan(got.share)
 
 
-BASE = dict(adherence="full", solo_correct=True, conditioned_correct=True, n_submissions=3, budget=5, paired_ratio=0.7,
-            conditioned_traces=["tile = 128\nuse bf16 accumulate in the loop"])
+BASE = {"adherence": "full", "solo_correct": True, "conditioned_correct": True, "n_submissions": 3, "budget": 5,
+        "paired_ratio": 0.7,
+            "conditioned_traces": ["tile = 128\nuse bf16 accumulate in the loop"]}
 
 
 @pytest.mark.parametrize(("change", "cause"), [
-    (dict(paired_ratio=0.97), "unrelated_variation"),
-    (dict(adherence="none"), "unrelated_variation"),
-    (dict(adherence="none", conditioned_correct=False, paired_ratio=None), "execution_error"),
-    (dict(adherence="none", conditioned_correct=False, paired_ratio=None, n_submissions=5), "budget_exhaustion"),
-    (dict(conditioned_correct=False, paired_ratio=None, last_error_kind="runtime"), "execution_error"),
-    (dict(conditioned_correct=False, paired_ratio=None, timed_out=True), "budget_exhaustion"),
-    (dict(conditioned_correct=False, paired_ratio=None, last_error_kind="compile_error", n_failed_submissions=3,
-          source_dsl_advice=["use bf16 accumulate"]), "inapplicable_transfer"),
-    (dict(n_submissions=5, last_improved=True), "budget_exhaustion"),
-    (dict(closures=["split-K is pointless"], solo_traces=["split-K over 8 slices is pointless to skip"]), "search_truncation"),
-    (dict(unverified=["bf16 accumulate is fine in the loop"]), "unverified_adoption"),
+    ({"paired_ratio": 0.97}, "unrelated_variation"),
+    ({"adherence": "none"}, "unrelated_variation"),
+    ({"adherence": "none", "conditioned_correct": False, "paired_ratio": None}, "execution_error"),
+    ({"adherence": "none", "conditioned_correct": False, "paired_ratio": None, "n_submissions": 5},
+     "budget_exhaustion"),
+    ({"conditioned_correct": False, "paired_ratio": None, "last_error_kind": "runtime"}, "execution_error"),
+    ({"conditioned_correct": False, "paired_ratio": None, "timed_out": True}, "budget_exhaustion"),
+    ({"conditioned_correct": False, "paired_ratio": None, "last_error_kind": "compile_error", "n_failed_submissions": 3,
+          "source_dsl_advice": ["use bf16 accumulate"]}, "inapplicable_transfer"),
+    ({"n_submissions": 5, "last_improved": True}, "budget_exhaustion"),
+    ({"closures": ["split-K is pointless"], "solo_traces": ["split-K over 8 slices is pointless to skip"]},
+     "search_truncation"),
+    ({"unverified": ["bf16 accumulate is fine in the loop"]}, "unverified_adoption"),
     ({}, "search_truncation"),
 ])
 def test_each_cause_has_its_rule(change, cause):
