@@ -11,7 +11,7 @@ from runner.errors import UserError
 
 DEVICES = ("cuda", "cpu")
 _DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
-_HOST_CACHE_BYTES = 64 << 20
+_HOST_CACHE_BYTES = 32 << 20
 _L2_FLUSH_BYTES = 256 << 20
 
 

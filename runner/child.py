@@ -199,8 +199,8 @@ def _words(fault: BaseException, brief: bool = False) -> str:
         if brief:
             return "".join(traceback.format_exception_only(fault)).strip()[-_MAX_TEXT:]
         text = "".join(traceback.format_exception(fault, limit=-4)).strip()
-        last = "".join(traceback.format_exception_only(fault)).strip().splitlines()
-        return f"{(last[-1] if last else type(fault).__name__)[:400]}\n{text}"[-_MAX_TEXT:]
+        lines = str(fault).strip().splitlines() or [""]
+        return f"{type(fault).__name__}: {lines[0][:400]}\n{text}"[:_MAX_TEXT]
     except BaseException:      # an exception may carry its own __str__, which is hostile code too
         return f"{type(fault).__name__} (its text could not be read)"
 

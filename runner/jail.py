@@ -16,6 +16,7 @@ from pathlib import Path
 from runner.channel import Lines
 
 RESIDENT_SHARE = 0.5
+MOST_PROCESSES = 100      # a compiler starts a dozen
 TAIL_BYTES = 4000
 # The few variables that finding Python, CUDA and a compiler can need; everything else (keys, tokens) stays behind.
 KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
@@ -86,7 +87,7 @@ class Child:
         self.pid = self.process.pid
         self._namespace: str | None = None      # known to be its own only once the child has answered
         self._memory_limit = RESIDENT_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self.memory_exceeded = False
+        self.ended_for: str | None = None
         self._looked_at = 0.0
 
     def _environment(self, extra: dict[str, str]) -> dict[str, str]:
@@ -114,9 +115,13 @@ class Child:
         if now - self._looked_at < 0.2:
             return
         self._looked_at = now
-        resident = sum(_resident_bytes(pid) for pid in self.members())
+        members = self.members()
+        if len(members) > MOST_PROCESSES:
+            self.ended_for = f"{len(members)} processes at once, {MOST_PROCESSES} are the limit"
+            self.kill()
+        resident = sum(_resident_bytes(pid) for pid in members)
         if resident > self._memory_limit:
-            self.memory_exceeded = True
+            self.ended_for = "out of memory: it held more than half of the machine's"
             self.kill()
 
     def members(self) -> list[int]:
@@ -175,8 +180,8 @@ class Child:
         except subprocess.TimeoutExpired:
             return "closed the channel but lives on"
         code = 128 - code if code < 0 else code
-        if self.memory_exceeded:
-            return "was stopped: it held more memory than half of the machine's (out of memory)"
+        if self.ended_for:
+            return f"was ended: {self.ended_for}"
         if code > 128:
             try:
                 return f"was ended by {signal.Signals(code - 128).name}"
