@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from zlib import crc32
 
 import numpy as np
@@ -29,14 +30,15 @@ _memo: dict[str, tuple[int, tuple[int, ...], list[int]]] = {}
 
 
 def _of_token(token: str) -> tuple[int, tuple[int, ...], list[int]]:
-    """A token's hash, its cues and the hashes of its character groups; remembered, since words repeat."""
+    """A token's hash, its cues and the columns of its character groups; remembered, since words repeat."""
     known = _memo.get(token)
     if known is None:
         if len(_memo) >= _MEMO_MAX:
             _memo.clear()
         body = f" {token[:40]} "
         grams = [body[n:n + size] for size in (3, 4, 5) for n in range(len(body) - size + 1)] or [body]
-        known = (crc32(token.encode()), cues.of_word(token), [crc32(g.encode()) & ((1 << 14) - 1) for g in grams])
+        start, mask = _STARTS["char"], BLOCKS["char"][0] - 1
+        known = (crc32(token.encode()), cues.of_word(token), [start + (crc32(g.encode()) & mask) for g in grams])
         _memo[token] = known
     return known
 
@@ -96,7 +98,7 @@ def _note(claims: Sequence[Claim]) -> tuple[list[list[int]], np.ndarray]:
         before = own[n - 1] if n and claims[n - 1].heading == claim.heading else None
         after = own[n + 1] if n + 1 < len(claims) and claims[n + 1].heading == claim.heading else None
         row = put("word", own[n].words + own[n].pairs + [own[n].first, crc32(claim.kind.encode())])
-        row += put("char", own[n].chars)
+        row += own[n].chars
         for name, text in (("item", item), ("parent", parent), ("before", before), ("after", after)):
             if text is not None:
                 row += put(name, text.words)
@@ -129,7 +131,7 @@ def counts(notes: Sequence[Sequence[Claim]]) -> sparse.csr_matrix:
         columns += some
         dense.append(cue)
     ends = np.cumsum([0] + [len(c) for c in columns])
-    flat = np.fromiter((c for row in columns for c in row), dtype=np.int32, count=int(ends[-1]))
+    flat = np.fromiter(chain.from_iterable(columns), dtype=np.int32, count=int(ends[-1]))
     shape = (len(columns), N_FEATURES - N_DENSE)
     hashed = sparse.csr_matrix((np.ones(len(flat), dtype=np.float32), flat, ends), shape=shape)
     hashed.sum_duplicates()
