@@ -122,7 +122,7 @@ class Client:
                 raise ConnectionError(self._name(fault)) from None
             raise UserError(f"the server refuses it ({self._name(fault)}); does it have the Batch API?") from None
         except openai.APIConnectionError as fault:
-            raise ConnectionError(type(fault.__cause__).__name__) from None
+            raise ConnectionError(self._broken(fault)) from None
 
     async def patiently(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
         """Do one call of the client below, again after a transient failure, at most `n_tries` times.
@@ -186,10 +186,8 @@ class Client:
                 if fault.status_code not in TRANSIENT:
                     return Reply(None, spent.usage(), unscored=f"server refused the question: {reason}")
                 wait_s = retry_after_s(fault.response.headers)
-            except openai.APITimeoutError:
-                reason, wait_s = f"timeout after {self.limits.timeout_s:g} s", None
-            except openai.APIConnectionError as fault:
-                reason, wait_s = f"connection: {type(fault.__cause__).__name__}", None
+            except openai.APIConnectionError as fault:  # a timeout is one of these
+                reason, wait_s = self._broken(fault), None
             else:
                 reply = read(body, spent)
                 if reply is not None and reply.unscored == "truncated":
@@ -261,6 +259,14 @@ class Client:
 
     def _name(self, fault: openai.APIStatusError) -> str:
         return f"{fault.status_code}: {self._clean(_message(fault))}"
+
+    def _broken(self, fault: openai.APIConnectionError) -> str:
+        """What broke a connection, by its first cause: the aiohttp transport calls a lost connection a timeout too."""
+        cause: BaseException = fault
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        name = type(cause).__name__
+        return f"timeout: nothing within {self.limits.timeout_s:g} s" if "Timeout" in name else f"connection: {name}"
 
     def _clean(self, message: str) -> str:
         """A server's message, one line, bounded, and without the key if the server echoes it."""

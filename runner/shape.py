@@ -21,7 +21,9 @@ class Shape:
         if self.system:
             messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
         else:
-            messages = [{"role": "user", "content": f"{request.system}\n\n{request.user}"}]
+            # The first line of an item stays the first line of its message: the prefix speaks of it.
+            first, _, rest = request.user.partition("\n")
+            messages = [{"role": "user", "content": f"{first}\n\n{request.system}\n\n{rest}"}]
         body: dict[str, Any] = {"model": model, "messages": messages, self.room: room}
         if self.mode == "json_schema":
             body["response_format"] = {
