@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from runner import catalogue, jail, kernel_watch, roofline
+from runner import catalogue, kernel_watch, roofline
+from runner import walls as walls_of_machine
 from runner.arrays import open_arrays
 from runner.catalogue import Problem
 from runner.evaluate import devices, evaluate
@@ -20,7 +21,7 @@ from runner.session import Session
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = ROOT / "tests" / "runner" / "kernels"
 ROW_NORM = Problem(0, "row_norm", "mlp_norm", ROOT / "tests" / "exploits" / "row_norm.py")
-WALLS = ("net,pid,uid", "net,uid", "uid", "net", "pid", "")
+WALLS = ("net,pid,uid", "net,uid", "net,pid", "net", "")
 
 
 def attempt(name: str, check: Callable[[], Any]) -> bool:
@@ -92,7 +93,7 @@ def cupti_names() -> str:
 def two_processes(walls: str, dsl: str = "cutedsl", ipc: str = "1") -> str:
     """Start a child behind these walls, share memory with it, and run the handshake with nothing in it."""
     os.environ["MKB_ISOLATION"], os.environ["MKB_CUDA_IPC"] = walls, ipc
-    jail.isolation.cache_clear()
+    walls_of_machine.isolation.cache_clear()
     arrays = open_arrays("cuda")
     inputs = ROW_NORM.module.make_inputs(arrays.xp, arrays.generator(1), "full")
     own = (ROW_NORM.module.reference(arrays.xp, *inputs),)
@@ -147,7 +148,7 @@ def main() -> int:
     results.append(chosen is not None)
     results.append(attempt("copies through the host", lambda: two_processes(chosen or "", ipc="0")))
     os.environ["MKB_ISOLATION"], os.environ["MKB_CUDA_IPC"] = chosen if chosen is not None else "net,pid,uid", "1"
-    jail.isolation.cache_clear()
+    walls_of_machine.isolation.cache_clear()
     print(f"walls used from here on: {os.environ['MKB_ISOLATION']!r}", flush=True)
     for size in ("small", "full"):
         for dsl, file in (("tirx", "row_norm_tirx_cuda.py"), ("cutedsl", "row_norm_cutedsl.py")):

@@ -2,6 +2,7 @@
 
 import os
 import statistics
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from runner.session import Call, Overhead
 
 # Room for honest jitter, in milliseconds and as shares; docs/evaluation.md says how they were chosen.
 CLOCK_SLACK_MS = {"cuda": 0.005, "cpu": 0.05}
-CLOCK_SLACK_SHARE = 0.05
+CLOCK_SLACK_SHARE = 0.08
 FORGED_MS = {"cuda": 0.03, "cpu": 1.0}
 FORGED_SHARE = 0.25
 LATE_MS = {"cuda": 0.04, "cpu": 1.0}
 LATE_SHARE = 0.25
 IDLE_MS = {"cuda": 0.05, "cpu": 0.3}
+USUAL_FACTOR = 1.5
 ARRAY_LIBRARY = ("cupy_",)
 
 
@@ -79,7 +81,7 @@ def work_outside_the_clock(calls: Sequence[Call], overhead: Overhead, device: st
 
 def _excess(values: Sequence[float | None], usual: float) -> float:
     known = [value for value in values if value is not None]
-    return statistics.median(known) - 2 * usual if known else 0.0
+    return statistics.median(known) - USUAL_FACTOR * usual if known else 0.0
 
 
 def not_the_dsl(calls: Iterable[Call], dsl: str) -> str | None:
@@ -153,7 +155,9 @@ def foreign_code(before: set[str], after: set[str], dsl: str, scratch: str) -> s
             if name != dsl and any(mark in path for mark in marks) and not any(mark in path for mark in required.MAPPED):
                 return f"another DSL ({name}) was loaded: {os.path.basename(path)}"
     if not required.LOADS_OBJECTS:
-        own = [path for path in new if path.startswith(scratch) or "(deleted)" in path or path.startswith("/tmp/")]
+        packages = tuple(os.path.abspath(p) + os.sep for p in (sys.prefix, *sys.path) if p)
+        own = [path for path in new if path.startswith(scratch) or "(deleted)" in path
+               or path.startswith(("/tmp/", "/dev/shm/")) and not path.startswith(packages)]
         if own:
             return f"machine code of its own was loaded: {os.path.basename(own[0])}"
     return None

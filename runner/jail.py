@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -10,56 +9,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import cache
 from pathlib import Path
 
 from runner.channel import Lines
+from runner.walls import KEPT, isolation, launcher, own_account, python_path
 
 RESIDENT_SHARE = 0.5
 MOST_PROCESSES = 100      # a compiler starts a dozen
 TAIL_BYTES = 4000
-# The few variables that finding Python, CUDA and a compiler can need; everything else (keys, tokens) stays behind.
-KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
-        "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "SYSTEMROOT")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
-
-
-def project_root() -> Path:
-    """The folder that holds the `runner` package."""
-    return Path(__file__).resolve().parents[1]
-
-
-@cache
-def isolation() -> tuple[str, ...]:
-    """Which walls this machine lets us build: `net` and `pid` namespaces, `uid` (an account of its own).
-
-    `MKB_ISOLATION` (a comma list, possibly empty) narrows them where a driver cannot live behind one.
-    """
-    wanted = os.environ.get("MKB_ISOLATION", "net,pid,uid").split(",")
-    built = []
-    if shutil.which("unshare"):
-        built = [wall for wall in ("net", "pid") if wall in wanted and _works(_unshare((wall,)))]
-        if not built and os.geteuid():
-            built = [wall for wall in ("net", "pid") if wall in wanted and _works(_unshare((wall, "user")))]
-            built += ["user"] if built else []
-    if "uid" in wanted and os.geteuid() == 0:
-        built.append("uid")
-    return tuple(built)
-
-
-def _unshare(walls: tuple[str, ...]) -> list[str]:
-    flags = [flag for wall, flag in (("user", "--map-root-user"), ("net", "--net")) if wall in walls for flag in [flag]]
-    if "pid" in walls:
-        flags += ["--pid", "--fork", "--kill-child"]
-    return ["unshare", *flags] if flags else []
-
-
-def _works(command: list[str]) -> bool:
-    try:
-        return subprocess.run([*command, "true"], capture_output=True, timeout=10).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
 
 
 class Child:
@@ -67,17 +26,17 @@ class Child:
 
     def __init__(self, dsl: str, device: str, environment: dict[str, str]):
         self.dsl, self.device = dsl, device
-        self.walls = isolation()
+        self.walls = isolation(device)
         self.folder = Path(tempfile.mkdtemp(prefix="mkb-child-"))
         self.scratch = self.folder / "scratch"
         self.scratch.mkdir()
-        self.uid = 100_000 + secrets.randbelow(900_000) if "uid" in self.walls else None
+        self.uid = own_account() if "uid" in self.walls else None
         if self.uid:
             self.folder.chmod(0o711)
             os.chown(self.scratch, self.uid, self.uid)
         ours, theirs = socket.socketpair()
         self.lines = Lines(ours)
-        command = [*_unshare(self.walls), sys.executable, "-s", "-P", "-m", "runner.child", str(theirs.fileno()), dsl,
+        command = [*launcher(self.walls), sys.executable, "-s", "-P", "-m", "runner.child", str(theirs.fileno()), dsl,
                    device, str(self.uid or 0)]
         self.output = open(self.folder / "output", "w+b")
         self.process = subprocess.Popen(command, cwd=self.scratch, env=self._environment(environment),
@@ -92,13 +51,12 @@ class Child:
 
     def _environment(self, extra: dict[str, str]) -> dict[str, str]:
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-        paths = [str(project_root()), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         extra = dict(extra)
-        paths += extra.pop("PYTHONPATH", "").split(os.pathsep)
+        modules = python_path(extra.pop("PYTHONPATH", ""))
         scratch = str(self.scratch)
         return {**kept, "HOME": scratch, "TMPDIR": scratch, "XDG_CACHE_HOME": scratch, "CUPY_CACHE_DIR": scratch + "/cupy",
                 "NUMBA_CACHE_DIR": scratch + "/numba", "TRITON_CACHE_DIR": scratch + "/triton", "LANG": "C.UTF-8",
-                "PYTHONPATH": os.pathsep.join(dict.fromkeys(os.path.abspath(p) for p in paths if p)), "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPATH": modules, "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **extra}
 
     def settle(self) -> None:

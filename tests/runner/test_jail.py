@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from runner import jail, session
+from runner import session, walls
 
 
 @pytest.fixture
@@ -70,4 +70,4 @@ def test_the_folder_is_gone_after_closing():
     folder = child.folder
     child.close()
     assert not folder.exists()
-    assert jail.isolation() == child.walls
+    assert walls.isolation() == child.walls

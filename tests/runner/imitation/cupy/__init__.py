@@ -116,6 +116,9 @@ class _Runtime:
     def memset(self, target, value, n_bytes):
         ctypes.memset(target, value, n_bytes)
 
+    def memsetAsync(self, target, value, n_bytes, stream):
+        ctypes.memset(target, value, n_bytes)
+
 
 class _Event:
     def record(self):
