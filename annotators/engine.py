@@ -19,7 +19,6 @@ from runner.records import Record, Usage
 from runner.study import Study
 
 CHUNK = 64  # items that a computing rater gets at once
-MAX_WAITING = 2000  # records that may wait for the disk before answers wait for it too
 
 
 @dataclass(frozen=True)
@@ -156,40 +155,41 @@ class Writer:
 
     def __init__(self, study: Study, table: str):
         self._study, self._table = study, table
-        self._waiting: list[Record] = []
-        self._wake, self._room = asyncio.Event(), asyncio.Event()
-        self._room.set()
-        self._closing = False
-        self._task = asyncio.create_task(self._run())
+        self._waiting: list[tuple[Record, asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
 
     async def put(self, record: Record) -> None:
-        if self._task.done():
-            self._task.result()
-        self._waiting.append(record)
-        self._wake.set()
-        if len(self._waiting) > MAX_WAITING:
-            self._room.clear()
-            await self._room.wait()
+        """Return when the record is on disk: who answered it starts nothing new before, so a kill loses no answer
+        but those in flight."""
+        written = asyncio.get_running_loop().create_future()
+        self._waiting.append((record, written))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+        await asyncio.shield(written)
 
-    async def _run(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._waiting:
-                    some, self._waiting = self._waiting, []
-                    await asyncio.to_thread(self._study.append, self._table, some)
-                    self._room.set()
-                if self._closing:
-                    return
-        finally:
-            self._room.set()
+    async def put_all(self, records: list[Record]) -> None:
+        """Append records that came together."""
+        await asyncio.to_thread(self._study.append, self._table, records)
+
+    async def _write(self) -> None:
+        while self._waiting:
+            some, self._waiting = self._waiting, []
+            try:
+                await asyncio.to_thread(self._study.append, self._table, [record for record, _ in some])
+            except Exception as fault:
+                for _, written in (*some, *self._waiting):
+                    if not written.done():
+                        written.set_exception(fault)
+                self._waiting = []
+                return
+            for _, written in some:
+                if not written.done():
+                    written.set_result(None)
 
     async def close(self) -> None:
-        """Write what waits, then end; a failed write is raised here if not before."""
-        self._closing = True
-        self._wake.set()
-        await self._task
+        """Wait for the write that is under way."""
+        if self._writing is not None:
+            await self._writing
 
 
 @dataclass
@@ -251,9 +251,11 @@ class Run:
         items = (self.item(reference) for _, reference in self.missing_references(seat, present, summary))
         if hasattr(seat.rater, "rate_many"):
             while some := list(islice(items, CHUNK)):
-                for outcome in seat.rater.rate_many(self.task, some, seat.repeat):
-                    await self.keep(outcome, writer, summary)
-                await asyncio.sleep(0)
+                outcomes = list(seat.rater.rate_many(self.task, some, seat.repeat))
+                await writer.put_all([o.record for o in outcomes if o.record is not None])
+                for outcome in outcomes:
+                    summary.take(outcome)
+                    self.progress.step()
             return
         ended: list[BaseException] = []
 
@@ -264,19 +266,17 @@ class Run:
                     item = next(items, None)
                     if item is None:
                         return
-                    outcome = await seat.rater.rate(self.task, item, seat.repeat)
+                    await self.keep(await seat.rater.rate(self.task, item, seat.repeat), writer, summary)
                 except Exception as fault:
                     ended.append(fault)
-                    return
-                await self.keep(outcome, writer, summary)
 
         await asyncio.gather(*(work() for _ in range(seat.limits.concurrency)))
         if ended:
             raise next((f for f in ended if not isinstance(f, Stopped)), ended[0])
 
     async def keep(self, outcome: Outcome, writer: Writer, summary: Summary) -> None:
-        """Count an outcome and record it."""
-        summary.take(outcome)
+        """Record an outcome and count it."""
         if outcome.record is not None:
             await writer.put(outcome.record)
+        summary.take(outcome)
         self.progress.step()
