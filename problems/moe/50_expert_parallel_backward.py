@@ -3,7 +3,7 @@
 inputs   x                f32 [n_tokens, n_in]              all tokens that the rank has received
          experts          i32 [n_tokens, 8]                 experts of each token among 256, all different
          weights          f32 [n_tokens, 8]                 their weights
-         w_gate, w_up     f32 [n_local, n_wide, n_in]       the rank's experts, numbers FIRST to FIRST + n_local - 1
+         w_gate, w_up     f32 [n_local, n_wide, n_in]       the rank's experts, numbers 16 to 23
          w_down           f32 [n_local, n_in, n_wide]
          grad_out         f32 [n_tokens, n_in]              gradient of the loss by the combined output
 outputs  grad_x           f32 [n_tokens, n_in]              this rank's part, to be summed over ranks
@@ -22,9 +22,9 @@ SOURCE = ("MiMo-V2-Flash: hidden_size 4096, moe_intermediate_size 2048, 256 expe
           "experts, 4096 tokens")
 SIZES = {"full": {"n_tokens": 4096, "n_in": 4096, "n_wide": 2048, "n_local": 8},
          "small": {"n_tokens": 256, "n_in": 128, "n_wide": 96, "n_local": 8}}
-N_EXPERTS, TOP, FIRST = 256, 8, 64
+N_EXPERTS, TOP, FIRST = 256, 8, 16
 OUTPUTS = ("f32", "f32", "f32", "f32", "f32")
-INVARIANT = "shapes, types and the rank's place; local expert 1 has no tokens, token 1 has no local expert"
+INVARIANT = "shapes, types and the rank's place; local expert 3 has no tokens, token 1 has no local expert"
 
 
 def make_inputs(xp, rng, size="full"):
@@ -36,7 +36,7 @@ def make_inputs(xp, rng, size="full"):
 
     # Experts are not equally liked: each has a level of its own.
     liked = normal(n_tokens, N_EXPERTS) + normal(N_EXPERTS, std=0.5)
-    liked[:, FIRST + 1] = -100
+    liked[:, FIRST + 3] = -100
     liked[1, FIRST:FIRST + n_local] = -100
     experts = xp.argsort(-liked, axis=-1)[:, :TOP]
     weights = xp.exp(xp.take_along_axis(liked, experts, axis=-1))
