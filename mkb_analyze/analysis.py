@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from annotators import rubric as rubrics
+from annotators.records import Annotation
 from mkb_analyze import labels as labelling
 from mkb_analyze import transfers as tr
 from mkb_analyze.labels import Labels
 from mkb_analyze.table import Table, one
-from mkb_analyze.tables import agreement, attribution, content, outcomes, quality
+from annotators.calibrate import Calibration
+from mkb_analyze.tables import agreement, attribution, beyond, content, outcomes, quality
 from mkb_analyze.tables.groups import Resampling, by, direction_name, harmed, helped, lift, share
 from mkb_analyze.transfers import Settings, Transfer
+from runner.errors import UserError
 from runner.records import Attempt
 from runner.study import Study
 
@@ -31,6 +34,7 @@ class Analysis:
     how: Resampling
     study_digest: str
     seed: int
+    calibration: Calibration | None = None
 
     def rubric(self, task: str) -> rubrics.Rubric:
         """The rubric in force for a task (`content`, `attribution`, `fate`)."""
@@ -55,10 +59,14 @@ class Analysis:
                 content.profile(self.labels, c, shas), content.association(resolved, self.labels, c, how),
                 attribution.causes(resolved, self.labels, a, how), attribution.adherence(resolved, self.labels, a, how),
                 attribution.propagation(resolved, self.labels, c, f, how), attribution.fate_counts(self.labels, f),
+                beyond.corrected(resolved, self.labels, c, self.calibration, how),
+                beyond.transfer_rule(resolved, self.labels, c, a, how), beyond.generations(self.transfers, self.labels, f, how),
                 agreement.agreement(self.labels, c, a, f, how), agreement.doubtful(self.labels),
                 quality.noise(self.attempts, self.settings, how), quality.sensitivity(self.attempts, self.settings, how),
                 quality.issues(self.study, self.attempts, self.transfers, self.labels, (c, a, f))]
-        return {t.name: t for t in made}
+        named = {t.name: t for t in made}
+        named["variance"] = beyond.variance_parts(resolved, named["noise"].rows, how)
+        return named
 
     def tables(self) -> Iterator[Table]:
         yield from self.by_name.values()
@@ -119,8 +127,32 @@ def plural(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def analyse(study: Study, *, settings: Settings = Settings(), which: str = "panel", seed: int = 0, n_resamples: int = 2000) -> Analysis:
-    """Read a study and prepare its analysis; `which` chooses the labels (`panel`, `gold`, `rater:NAME`)."""
+def analyse(study: Study, *, settings: Settings = Settings(), which: str = "panel", seed: int = 0, n_resamples: int = 2000,
+            calibration: Calibration | None = None) -> Analysis:
+    """Read a study and prepare its analysis.
+
+    Args:
+        which: the labels that count, `panel`, `gold` or `rater:NAME`.
+        calibration: a rater's confusion against gold, for corrected rates; it must be that of the rater whose labels
+            count, with the same rubric and prompt.
+
+    Raises:
+        UserError: an unknown choice of labels, or a calibration of another rater, rubric or prompt.
+    """
     attempts = study.attempts()
+    if calibration is not None:
+        _refuse_other(study, calibration, which)
     return Analysis(study, settings, labelling.load(study, which), attempts, tr.build(attempts, settings),
-                    Resampling(n_resamples, seed), study.digest(), seed)
+                    Resampling(n_resamples, seed), study.digest(), seed, calibration)
+
+
+def _refuse_other(study: Study, calibration: Calibration, which: str) -> None:
+    """A calibration speaks of one rater: every content label that counts must be that rater's."""
+    n_checked = 0
+    for record in study.read("annotations", Annotation):
+        if which.startswith("rater:") and labelling.rater_name(record.rater) != which.removeprefix("rater:"):
+            continue
+        calibration.check(record.rater)
+        n_checked += 1
+    if not n_checked:
+        raise UserError(f"--calibration: no label of this study is by {calibration.rater.name}; annotate with it first")

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from mkb_analyze.console import Answer
+from mkb_analyze.verbs import attempts, numbers
 from mkb_analyze.verbs.imports import Import
 from mkb_analyze.verbs.label import harmed_only, labelled
-from mkb_analyze.verbs.parse import number, switch
+from mkb_analyze.verbs.parse import number
 from mkb_analyze.verbs.problems import Problems
 from runner.errors import UserError
 
@@ -28,16 +29,7 @@ class Commands:
           mkb-analyze evaluate kernel.py --problem 28 --dsl tirx
           mkb-analyze evaluate kernel.py --problem 28 --dsl cutedsl --compile-only
         """
-        import json
-        from runner import catalogue
-        from runner.evaluate import evaluate
-        if not Path(kernel).is_file():
-            raise UserError(f"{kernel}: no such file; give the kernel's source file")
-        verdict = evaluate(catalogue.problem(problem), str(dsl), Path(kernel), size=size, device=device,
-                           compile_only=switch(compile_only, "compile-only"),
-                           timeout_s=number(timeout_s, "timeout-s", float, 1))
-        data = verdict.line()
-        return Answer(json.dumps(data, indent=1, sort_keys=True), data, 0 if verdict.passed or data.get("compiled") else 1)
+        return attempts.evaluated(kernel, problem, dsl, size, device, compile_only, timeout_s)
 
     def annotate(self, study: str, rater: str = "embedded", rubric: str | None = None, repeats: str = "1",
                  max_usd: str | None = None, max_tokens: str | None = None, max_requests: str | None = None,
@@ -86,20 +78,81 @@ class Commands:
         return labelled("trace", study, rater, repeats=repeats, rubric=rubric, batch=batch, base_url=base_url, prices=prices,
                         limits=dict(max_usd=max_usd, max_tokens=max_tokens, max_requests=max_requests, concurrency=concurrency))
 
+    def calibrate(self, gold: str, rater: str = "embedded", out: str | None = None, rubric: str | None = None,
+                  base_url: str | None = None) -> Answer:
+        """Score a rater against gold labels: precision, recall and F1 by category, confusion, bound to its digests.
+
+        Example:
+          mkb-analyze calibrate --gold tests/data/notes/gold.jsonl --rater embedded --out outputs/calibration.json
+        """
+        return numbers.calibrated(gold, rater, out, rubric, base_url)
+
     def report(self, study: str, out: str | None = None, floor: str = "0.25", cap: str = "4", band: str = "0.05",
-               tier_edge: str = "2", labels: str = "panel", seed: str = "0", resamples: str = "2000") -> Answer:
+               tier_edge: str = "2", labels: str = "panel", calibration: str | None = None, seed: str = "0",
+               resamples: str = "2000") -> Answer:
         """Write the report: one folder of HTML that opens from disk, with a CSV of each table and SVG/PNG figures.
+
+        --labels panel (majority, a person's settled label first), gold (settled only) or rater:NAME; --calibration
+        FILE adds rates corrected for that rater's errors.
 
         Example:
           mkb-analyze report --study outputs/demo/study
         """
         from mkb_analyze.report import build
-        from mkb_analyze.transfers import Settings
-        settings = Settings(number(floor, "floor"), number(cap, "cap"), number(band, "band"), number(tier_edge, "tier-edge"))
         target = Path(str(out)) if out else Path(str(study)) / "report"
-        made = build.report(Path(str(study)), target, settings=settings, labels=str(labels),
-                            seed=number(seed, "seed", int, 0), n_resamples=number(resamples, "resamples", int, 100))
+        made = build.report(Path(str(study)), target, settings=numbers.settings_of(floor, cap, band, tier_edge), labels=str(labels),
+                            seed=number(seed, "seed", int, 0), n_resamples=number(resamples, "resamples", int, 100),
+                            calibration=numbers.calibration_of(calibration))
         return Answer(str(made.index), {"index": str(made.index), "n_pages": made.n_pages, "n_transfers": made.n_transfers})
+
+    def table(self, name: str, study: str, format: str = "csv", out: str | None = None, floor: str = "0.25", cap: str = "4",
+              band: str = "0.05", tier_edge: str = "2", labels: str = "panel", calibration: str | None = None,
+              seed: str = "0", resamples: str = "2000") -> Answer:
+        """Print or write one table of the report: csv, md, latex, json or parquet.
+
+        Example:
+          mkb-analyze table outcomes --study outputs/demo/study --format md
+        """
+        return numbers.table(study, name, format, out, numbers.settings_of(floor, cap, band, tier_edge), labels, seed, resamples, calibration)
+
+    def power(self, points: str, base: str = "0.3", per_problem: str = "2", icc: str = "0.1", target: str = "0.8",
+              sensitivity: str = "1", specificity: str = "1", seed: str = "0") -> Answer:
+        """How many problems and transfers show a difference of so many points, by simulation under clustering.
+
+        Example:
+          mkb-analyze power 15 --base 0.3 --per-problem 4
+        """
+        return numbers.power(points, base, per_problem, icc, target, sensitivity, specificity, seed)
+
+    def simulate(self, out: str, models: str = "2", problems: str = "74", replicates: str = "1", raters: str = "2",
+                 seed: str = "0") -> Answer:
+        """Write a synthetic study with known truth, marked so in every output.
+
+        Example:
+          mkb-analyze simulate --out outputs/synthetic --models 1 --problems 6
+        """
+        return numbers.simulated(out, models, problems, replicates, raters, seed)
+
+    def replay(self, folder: str, study: str, timeout_s: str = "600") -> Answer:
+        """Record attempts from kernels and notes on disk: each kernel graded, each attempt appended; resumes.
+
+        The folder's layout stands in runner/replay.py: MODEL/pNN_rK_solo_DSL/{s1.py …, final.py, SKILL.md}.
+
+        Example:
+          mkb-analyze replay my_kernels --study outputs/my-study
+        """
+        return attempts.replayed(folder, study, timeout_s)
+
+    def doctor(self, endpoint: str | None = None) -> Answer:
+        """Say what is installed here, which GPU and DSLs work, and how to cure what does not.
+
+        Example:
+          mkb-analyze doctor
+        """
+        from mkb_analyze.doctor import examine
+        rows = examine(str(endpoint) if endpoint else None)
+        lines = [f"{'ok ' if r['ok'] else '-- '} {r['what']}: {r['found']}" + (f" ({r['cure']})" if r["cure"] else "") for r in rows]
+        return Answer("\n".join(lines), rows)
 
     @staticmethod
     def overview() -> str:

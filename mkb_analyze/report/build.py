@@ -11,6 +11,7 @@ from pathlib import Path
 import jinja2
 
 from annotators import rubric as rubrics
+from annotators.calibrate import Calibration
 from mkb_analyze import analysis, table
 from mkb_analyze.report import pages, texts
 from mkb_analyze.simulate import is_synthetic
@@ -34,7 +35,7 @@ class Made:
 
 
 def report(study_path: Path, out: Path, *, settings: Settings = Settings(), labels: str = "panel", seed: int = 0,
-           n_resamples: int = 2000) -> Made:
+           n_resamples: int = 2000, calibration: Calibration | None = None) -> Made:
     """Write the report of a study to `out`, whole or not at all; an older report there is replaced.
 
     Raises:
@@ -43,7 +44,7 @@ def report(study_path: Path, out: Path, *, settings: Settings = Settings(), labe
     study = Study(study_path)
     if out.exists() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise UserError(f"{out}: holds files that are no report; give an empty or a new folder")
-    data = analysis.analyse(study, settings=settings, which=labels, seed=seed, n_resamples=n_resamples)
+    data = analysis.analyse(study, settings=settings, which=labels, seed=seed, n_resamples=n_resamples, calibration=calibration)
     out.parent.mkdir(parents=True, exist_ok=True)
     building = out.with_name(f".{out.name}.{os.getpid()}.building")
     shutil.rmtree(building, ignore_errors=True)

@@ -84,11 +84,12 @@ class Pages:
             Section("content", "What stands in the notes, and what goes with harm?", "Every claim of a note has one category; a note has a "
                     "category when any of its claims does.", (self._categories(),), (t["categories"], t["content"])),
             Section("attribution", "Why did transfers harm?", "A harmed transfer's cause, named by raters with quotations from both sides.",
-                    (self._causes(),), (t["causes"], t["adherence"], t["propagation"], t["fates"])),
+                    (self._causes(),), (t["causes"], t["adherence"], t["propagation"], t["fates"], t["generations"])),
             Section("agreement", "Can the labels be trusted?", "Raters that label the same items, compared beyond chance.", (),
                     (t["agreement"], t["doubtful"])),
             Section("robustness", "Would other settings or the clock's noise say something else?", "The neutral band must be wider than the "
-                    "timing noise, and a conclusion should survive other clips.", (), (t["noise"], t["sensitivity"])),
+                    "timing noise, and a conclusion should survive other clips.", (), (t["noise"], t["sensitivity"], t["variance"])),
+            Section("rule", "Could harm have been foreseen?", "A rule from standing, adherence and categories, judged on problems that it never saw.", (), (t["rule"],)),
             Section("transfers", "Every case", "From a figure to the sentence: open a transfer.", (),
                     (outcomes.transfer_rows(data.transfers, self.files), t["attempts"], t["quality"])),
         )
