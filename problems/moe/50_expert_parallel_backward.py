@@ -34,8 +34,8 @@ def make_inputs(xp, rng, size="full"):
     def normal(*shape, mean=0.0, std=1.0):
         return rng.standard_normal(shape, dtype=xp.float32) * xp.float32(std) + xp.float32(mean)
 
-    # Experts are not equally liked: each has a level of its own.
-    liked = normal(n_tokens, N_EXPERTS) + normal(N_EXPERTS, std=0.5)
+    # Experts are not equally liked, but nearly so: the work of a rank must not change much from draw to draw.
+    liked = normal(n_tokens, N_EXPERTS) + normal(N_EXPERTS, std=0.2)
     liked[:, FIRST + 3] = -100
     liked[1, FIRST:FIRST + n_local] = -100
     experts = xp.argsort(-liked, axis=-1)[:, :TOP]
@@ -78,7 +78,7 @@ def reference(xp, x, experts, weights, w_gate, w_up, w_down, grad_out):
 
 def work(size="full"):
     s = SIZES[size]
-    # On average a local expert, but for the empty one, has n_tokens * 8 / 256 tokens, rather more as experts differ.
+    # On average a local expert, but for the empty one, has about n_tokens * 8 / 256 tokens.
     n_pairs = s["n_tokens"] * TOP * (s["n_local"] - 1) // N_EXPERTS
     n_weights = s["n_local"] * s["n_in"] * s["n_wide"]
     n_values = 2 * n_pairs * s["n_in"] + s["n_tokens"] * (s["n_in"] + 3 * TOP) + 2 * 3 * n_weights
