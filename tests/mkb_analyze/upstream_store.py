@@ -50,7 +50,8 @@ def _trial(folder: Path, number: int, replicate: int, arm: str, has_note: dict, 
     app.mkdir(parents=True)
     (app / "kernel.py").write_text(f"# {arm} {number} {replicate}\n")
     if arm.startswith("solo_") and has_note[arm.removeprefix("solo_")]:
-        (app / "SKILL.md").write_text(f"# note of {arm} {number} {replicate}\n")
+        (app / "SKILL.md").write_text(f"# note of {arm} {number} {replicate}\n\n- Fusing both loops took 1.9 ms down to 1.2 ms.\n"
+                                      "- Tensor cores cannot help here.\n- Check rows of zeros first.\n")
     return record
 
 
