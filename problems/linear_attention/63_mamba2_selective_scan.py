@@ -38,9 +38,9 @@ def make_inputs(xp, rng, size="full"):
         return rng.standard_normal(shape, dtype=f32) + f32(mean)
 
     # What is written and what is read lean to one direction of random signs: sums over tokens outgrow their terms.
-    lean = xp.where(rng.random(STATE_DIM, dtype=f32) < 0.5, -1, 1).astype(f32) * f32(0.7)
+    lean = xp.where(rng.random(STATE_DIM, dtype=f32) < 0.5, -1, 1).astype(f32) * f32(1.2)
     b, c = ((normal(*tokens, s["n_groups"], STATE_DIM) + lean).astype(bf16) for _ in range(2))
-    x = normal(*tokens, n_heads, HEAD_DIM, mean=0.7).astype(bf16)
+    x = normal(*tokens, n_heads, HEAD_DIM, mean=1).astype(bf16)
     # Steps of about 0.01 to 0.1 and rates of 0.2 to 1: a head remembers tens to hundreds of tokens.
     dt = (normal(*tokens, n_heads) * f32(0.5)).astype(bf16)
     dt_bias = f32(-4) + f32(2) * rng.random(n_heads, dtype=f32)

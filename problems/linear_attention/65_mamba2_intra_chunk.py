@@ -31,9 +31,9 @@ def make_inputs(xp, rng, size="full"):
         return rng.standard_normal(shape, dtype=f32) + f32(mean)
 
     # What is written and what is read lean to one direction of random signs: sums over tokens outgrow their terms.
-    lean = xp.where(rng.random(STATE_DIM, dtype=f32) < 0.5, -1, 1).astype(f32) * f32(0.7)
+    lean = xp.where(rng.random(STATE_DIM, dtype=f32) < 0.5, -1, 1).astype(f32) * f32(1.2)
     b, c = ((normal(*tokens, s["n_groups"], STATE_DIM) + lean).astype(bf16) for _ in range(2))
-    x = normal(*tokens, n_heads, HEAD_DIM, mean=0.7).astype(bf16)
+    x = normal(*tokens, n_heads, HEAD_DIM, mean=1).astype(bf16)
     step = f32(0.01) + f32(0.09) * rng.random((*tokens, n_heads), dtype=f32)
     return x, step, f32(-0.1) - f32(0.4) * rng.random(n_heads, dtype=f32), b, c
 
