@@ -167,7 +167,6 @@ class Worker:
         if fault is not None:
             answer["fault"] = _words(fault)
             answer["stage"] = self._stage_of(fault, "correctness")
-            answer["memory"] = isinstance(fault, MemoryError) or "out of memory" in str(fault).lower()
         if message.get("flags"):
             answer["flags"] = self.flags()
         self.lines.send(answer)
@@ -196,11 +195,9 @@ class Worker:
 
 def _words(fault: BaseException, brief: bool = False) -> str:
     try:
-        if brief:
-            return "".join(traceback.format_exception_only(fault)).strip()[-_MAX_TEXT:]
-        text = "".join(traceback.format_exception(fault, limit=-4)).strip()
         lines = str(fault).strip().splitlines() or [""]
-        return f"{type(fault).__name__}: {lines[0][:400]}\n{text}"[:_MAX_TEXT]
+        first = f"{type(fault).__name__}: {lines[0][:400]}"
+        return first if brief else f"{first}\n{''.join(traceback.format_exception(fault, limit=-4)).strip()}"[:_MAX_TEXT]
     except BaseException:      # an exception may carry its own __str__, which is hostile code too
         return f"{type(fault).__name__} (its text could not be read)"
 

@@ -1,5 +1,6 @@
 """One child under the parent's clock: configure, calibrate, load, and call after call with what each one showed."""
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from runner.jail import Child
 N_CALIBRATION_CALLS = 12
 _POLL_S = 0.00002
 _SPIN_S = 0.02
+_N_CORES = os.cpu_count() or 1
 
 
 class Fault(Exception):
@@ -194,7 +196,7 @@ class Session:
 
     def _spin(self, words: memoryview, target: int) -> None:
         # The GPU's pair is watched without a pause; on the processor a pause leaves the core to the child.
-        clock, hot = time.perf_counter, self.device == "cuda"
+        clock, hot = time.perf_counter, self.device == "cuda" and _N_CORES > 2
         begun = clock()
         while words[ACK] < target:
             waited = clock() - begun
