@@ -50,7 +50,8 @@ class Commands:
     def attribute(self, study: str, rater: str = "embedded", which: str = "harmed", rubric: str | None = None,
                   repeats: str = "1", max_usd: str | None = None, max_tokens: str | None = None,
                   max_requests: str | None = None, concurrency: str | None = None, base_url: str | None = None,
-                  prices: str | None = None, batch: str | bool = False, band: str = "0.05") -> Answer:
+                  prices: str | None = None, batch: str | bool = False, cap: str | None = None, band: str | None = None,
+                  baseline: str | None = None) -> Answer:
         """Say for each harmed transfer why it fell behind, with quotations, and for each transfer the adherence.
 
         --which harmed gives causes to harmed transfers and adherence to all; --which all asks a cause everywhere.
@@ -58,10 +59,9 @@ class Commands:
         Example:
           mkb-analyze attribute --study outputs/demo/study --rater embedded
         """
-        from mkb_analyze.transfers import Settings
         if which not in ("harmed", "all"):
             raise UserError(f"--which {which}: harmed or all is due")
-        extra = {"select": harmed_only(Settings(band=number(band, "band", float, 0)))} if which == "harmed" else {}
+        extra = {"select": harmed_only(numbers.settings_of(study, None, cap, band, None, baseline))} if which == "harmed" else {}
         return labelled("attribute", study, rater, repeats=repeats, rubric=rubric, batch=batch, base_url=base_url, prices=prices,
                         limits=dict(max_usd=max_usd, max_tokens=max_tokens, max_requests=max_requests, concurrency=concurrency),
                         **extra)
@@ -87,33 +87,34 @@ class Commands:
         """
         return numbers.calibrated(gold, rater, out, rubric, base_url)
 
-    def report(self, study: str, out: str | None = None, floor: str = "0.25", cap: str = "4", band: str = "0.05",
-               tier_edge: str = "2", labels: str = "panel", calibration: str | None = None, seed: str = "0",
+    def report(self, study: str, out: str | None = None, floor: str | None = None, cap: str | None = None,
+               band: str | None = None, tier_edge: str | None = None, baseline: str | None = None, labels: str = "panel", calibration: str | None = None, seed: str = "0",
                resamples: str = "2000") -> Answer:
         """Write the report: one folder of HTML that opens from disk, with a CSV of each table and SVG/PNG figures.
 
         --labels panel (majority, a person's settled label first), gold (settled only) or rater:NAME; --calibration
-        FILE adds rates corrected for that rater's errors.
+        FILE adds rates corrected for that rater's errors. Settings are flags, else what study.json names under
+        `settings`, else floor 0.25, cap 4, band 0.05, tier edge 2, baseline own.
 
         Example:
           mkb-analyze report --study outputs/demo/study
         """
         from mkb_analyze.report import build
         target = Path(str(out)) if out else Path(str(study)) / "report"
-        made = build.report(Path(str(study)), target, settings=numbers.settings_of(floor, cap, band, tier_edge), labels=str(labels),
-                            seed=number(seed, "seed", int, 0), n_resamples=number(resamples, "resamples", int, 100),
-                            calibration=numbers.calibration_of(calibration))
+        drawn = {"seed": number(seed, "seed", int, 0), "n_resamples": number(resamples, "resamples", int, 100)}
+        made = build.report(Path(str(study)), target, settings=numbers.settings_of(study, floor, cap, band, tier_edge, baseline),
+                            labels=str(labels), calibration=numbers.calibration_of(calibration), **drawn)
         return Answer(str(made.index), {"index": str(made.index), "n_pages": made.n_pages, "n_transfers": made.n_transfers})
 
-    def table(self, name: str, study: str, format: str = "csv", out: str | None = None, floor: str = "0.25", cap: str = "4",
-              band: str = "0.05", tier_edge: str = "2", labels: str = "panel", calibration: str | None = None,
+    def table(self, name: str, study: str, format: str = "csv", out: str | None = None, floor: str | None = None,
+              cap: str | None = None, band: str | None = None, tier_edge: str | None = None, baseline: str | None = None, labels: str = "panel", calibration: str | None = None,
               seed: str = "0", resamples: str = "2000") -> Answer:
         """Print or write one table of the report: csv, md, latex, json or parquet.
 
         Example:
           mkb-analyze table outcomes --study outputs/demo/study --format md
         """
-        return numbers.table(study, name, format, out, numbers.settings_of(floor, cap, band, tier_edge), labels, seed, resamples, calibration)
+        return numbers.table(study, name, format, out, numbers.settings_of(study, floor, cap, band, tier_edge, baseline), labels, seed, resamples, calibration)
 
     def power(self, points: str, base: str = "0.3", per_problem: str = "2", icc: str = "0.1", target: str = "0.8",
               sensitivity: str = "1", specificity: str = "1", seed: str = "0") -> Answer:

@@ -1,7 +1,8 @@
 """Attempts to transfers: the one home of skip, failure, clip, band, tier and relative standing."""
 
 import math
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -39,23 +40,38 @@ class Standing(StrEnum):
 @dataclass(frozen=True)
 class Settings:
     """The named settings behind every outcome: speedups are clipped to [floor, cap], a failure counts as `floor`;
-    a paired ratio within 1 + band either way is neutral; `fast` begins at `tier_edge`."""
+    a paired ratio within 1 + band either way is neutral; `fast` begins at `tier_edge`.
+
+    `baseline` says which reference time a speedup is taken against: `own`, the one of the same evaluation (as the
+    published harness), or `pooled`, the median over all verdicts of the problem on one device and size, where the
+    reference's own time varies from evaluation to evaluation.
+    """
 
     floor: float = 0.25
     cap: float = 4.0
     band: float = 0.05
     tier_edge: float = 2.0
+    baseline: str = "own"
 
     def __post_init__(self):
         if not 0 < self.floor < self.cap < math.inf:
             raise UserError(f"floor {self.floor}, cap {self.cap}: 0 < floor < cap is due; the defaults are 0.25 and 4")
         if not 0 <= self.band < math.inf:
             raise UserError(f"band {self.band}: a share of at least 0 is due; the default is 0.05")
+        if self.baseline not in ("own", "pooled"):
+            raise UserError(f"baseline {self.baseline}: own or pooled is due; the default is own")
         if not 0 < self.tier_edge < math.inf:
             raise UserError(f"tier edge {self.tier_edge}: a speedup above 0 is due; the default is 2")
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def of(cls, manifest: dict[str, Any], **given: Any) -> "Settings":
+        """The defaults, then what the study's manifest says under `settings`, then what was given (None: not given)."""
+        own = manifest.get("settings") or {}
+        known = {k: v for k, v in own.items() if k in cls.__dataclass_fields__}
+        return cls(**{**known, **{k: v for k, v in given.items() if v is not None}})
 
 
 @dataclass(frozen=True)
@@ -170,7 +186,33 @@ def standing_of(source: Tier, solo: Tier) -> Standing:
 
 def build(attempts: Iterable[Attempt], settings: Settings = Settings()) -> list[Transfer]:
     """All transfers of a study, resolved or not, ordered by model, problem, direction and replicate."""
+    if settings.baseline == "pooled":
+        attempts = pooled_baseline(list(attempts))
     return [_judge(triple, settings) for triple in pairing.transfers(attempts)]
+
+
+def references(attempts: Sequence[Attempt]) -> dict[tuple, list[float]]:
+    """Every reference time (ms) measured in a study's verdicts, by problem, device and size."""
+    found: dict[tuple, list[float]] = {}
+    for a in attempts:
+        for v in (a.verdict, *(s.verdict for s in a.submissions)):
+            if v is not None and v.reference_ms is not None:
+                found.setdefault((a.problem, v.device, v.size), []).append(v.reference_ms)
+    return found
+
+
+def pooled_baseline(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """The attempts with final speedups taken against the problem's median reference on that device and size."""
+    medians = {key: statistics.median(times) for key, times in references(attempts).items()}
+    out = []
+    for a in attempts:
+        v = a.verdict
+        if v is not None and v.passed and v.kernel_ms is not None and v.reference_ms is not None:
+            reference = medians[(a.problem, v.device, v.size)]
+            v = v.model_copy(update={"reference_ms": reference, "speedup": reference / v.kernel_ms})
+            a = a.model_copy(update={"verdict": v})
+        out.append(a)
+    return out
 
 
 def _judge(triple: pairing.Triple, settings: Settings) -> Transfer:

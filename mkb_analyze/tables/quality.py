@@ -62,6 +62,14 @@ def noise(attempts: Sequence[Attempt], settings: Settings, how: Resampling) -> T
         ratio_sd = math.sqrt(2) * sd
         rows.append({"attempt": a.key, "n": n, "sd": sd, "ratio_sd": ratio_sd, "way": way,
                      "clear": "yes" if 1.96 * ratio_sd < math.log1p(settings.band) else "no"})
+    # The reference is measured anew in every evaluation: where its time varies, so does every speedup against it.
+    if settings.baseline == "own":
+        for (problem, device, _), times in sorted(tr.references(attempts).items(), key=str):
+            if len(times) >= 3:
+                sd = float(np.std(np.log(times), ddof=1))
+                rows.append({"attempt": f"reference of problem {problem} ({device or 'device not named'})", "n": len(times), "sd": sd,
+                             "ratio_sd": math.sqrt(2) * sd, "way": "reference times of all verdicts",
+                             "clear": "yes" if 1.96 * math.sqrt(2) * sd < math.log1p(settings.band) else "no"})
     return Table("noise", "Timing noise against the neutral band", "The band tells help and harm from noise where 1.96 standard deviations of a "
                  "ratio of two such medians stay inside it.",
                  (Column("attempt", "attempt"), Column("n", "n", "number"), Column("sd", "sd of a median (share)", "share"),
@@ -71,11 +79,12 @@ def noise(attempts: Sequence[Attempt], settings: Settings, how: Resampling) -> T
 
 def sensitivity(attempts: Sequence[Attempt], settings: Settings, how: Resampling) -> Table:
     """Help rate, harm rate and lift over a grid of floor, cap and band; rows whose lift changes sign are marked."""
-    grid = sorted({(settings.floor, settings.cap, settings.band), *itertools.product(FLOORS, CAPS, BANDS)})
+    caps = sorted({*CAPS, settings.cap})
+    grid = sorted({(settings.floor, settings.cap, settings.band), *itertools.product(FLOORS, caps, BANDS)})
     base: float | None = None
     rows = []
     for floor, cap, band in grid:
-        resolved = [t for t in tr.build(attempts, Settings(floor, cap, band, settings.tier_edge)) if t.resolved]
+        resolved = [t for t in tr.build(attempts, Settings(floor, cap, band, settings.tier_edge, settings.baseline)) if t.resolved]
         value = lift(resolved, "paired lift", how)
         chosen = (floor, cap, band) == (settings.floor, settings.cap, settings.band)
         base = value.estimate if chosen else base

@@ -11,10 +11,13 @@ from runner.errors import UserError
 _FORMATS = ("csv", "md", "latex", "json", "parquet")
 
 
-def settings_of(floor: Any, cap: Any, band: Any, tier_edge: Any) -> Any:
-    """The four settings of outcomes from their flags."""
+def settings_of(study: Any, floor: Any = None, cap: Any = None, band: Any = None, tier_edge: Any = None, baseline: Any = None) -> Any:
+    """The settings of outcomes: flags first, then what the study's manifest names, then the defaults."""
     from mkb_analyze.transfers import Settings
-    return Settings(number(floor, "floor"), number(cap, "cap"), number(band, "band"), number(tier_edge, "tier-edge"))
+    from runner.study import Study
+    given = {"floor": number(floor, "floor"), "cap": number(cap, "cap"), "band": number(band, "band"),
+             "tier_edge": number(tier_edge, "tier-edge"), "baseline": str(baseline) if baseline is not None else None}
+    return Settings.of(Study(Path(str(study))).manifest, **given)
 
 
 def calibration_of(path: Any) -> Any:

@@ -101,3 +101,18 @@ def test_published_shares_are_whole_counts_of_74():
 def test_frame_is_one_row_a_transfer():
     rows = frame([one(1.0, 1.0, 2.0)])
     assert list(rows["outcome"]) == ["helped"] and rows.loc[0, "log_ratio"] == pytest.approx(math.log(2))
+
+
+def test_pooled_baseline_takes_the_reference_out_of_the_ratio():
+    def timed(kernel_ms, reference_ms, **fields):
+        a = attempt("tirx", reference_ms / kernel_ms, **fields)
+        v = a.verdict.model_copy(update={"kernel_ms": kernel_ms, "reference_ms": reference_ms, "device": "d", "size": "full"})
+        return a.model_copy(update={"verdict": v})
+    found = [attempt("cutedsl", 1.0), timed(1.0, 2.0), timed(1.0, 3.0, source="cutedsl")]
+    ratio = {b: next(t.ratio for t in build(found, Settings(baseline=b)) if t.resolved) for b in ("own", "pooled")}
+    assert ratio == {"own": pytest.approx(1.5), "pooled": 1.0}
+
+
+def test_settings_come_from_flags_then_the_manifest_then_defaults():
+    manifest = {"settings": {"cap": 400, "baseline": "pooled", "colour": "red"}}
+    assert Settings.of(manifest, cap=None, band=0.1) == Settings(cap=400, band=0.1, baseline="pooled")
