@@ -109,6 +109,17 @@ class Child:
             before = now
         return before
 
+    def n_running(self) -> int:
+        """Threads of the child that run at this very moment (a spinning one's processor time is told only tick by tick)."""
+        n_running = 0
+        try:
+            for task in os.listdir(f"/proc/{self.pid}/task"):
+                with open(f"/proc/{self.pid}/task/{task}/stat", encoding="utf-8", errors="replace") as stream:
+                    n_running += stream.read().rsplit(")", 1)[1].split()[0] == "R"
+        except (OSError, IndexError):
+            pass     # a thread ended meanwhile
+        return n_running
+
     def n_threads(self) -> int | None:
         try:
             return len(os.listdir(f"/proc/{self.pid}/task"))

@@ -46,6 +46,7 @@ class Call:
     fault: tuple[str, str] | None = None
     changed_input: int | None = None
     n_processes: int = 1
+    n_running: int = 0
     flags: dict | None = None
 
 
@@ -155,6 +156,7 @@ class Session:
             arrays.flush_cache()
         arrays.synchronise()
         idle_to = self.child.cpu_ns()
+        n_running = self.child.n_running()
         asked = time.perf_counter_ns()
         self._wake()
         if self.device == "cuda":
@@ -180,6 +182,7 @@ class Session:
                     child_ms=_milliseconds(answer.get("child_ms")), claims=_claims(answer.get("claims")),
                     idle_cpu_ms=_between(idle_from, idle_to), used_cpu_ms=_between(idle_to, done_cpu),
                     delivered_cpu_ms=_between(done_cpu, delivered_cpu),
+                    n_running=n_running,
                     n_dsl_calls=_count(answer.get("n_dsl_calls")), flags=answer.get("flags"))
         if answer.get("fault"):
             call.fault = (_stage(answer.get("stage"), "correctness"), str(answer["fault"]))

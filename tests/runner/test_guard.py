@@ -53,6 +53,7 @@ def test_threads_do_not_make_a_kernel_slower_than_the_wall_clock():
     ({"delivered_ms": 0.9}, "after the clock stopped"),
     ({"armed_ms": 0.9}, "before the clock started"),
     ({"idle_cpu_ms": 0.5}, "while it should sleep"),
+    ({"n_running": 1}, "in 50 of 50 calls while it should sleep"),
 ])
 def test_work_outside_the_clock_is_refused(changes, words):
     assert words in guard.work_outside_the_clock(series(**changes), OVERHEAD, "cuda")
