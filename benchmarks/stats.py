@@ -179,13 +179,19 @@ def bench_gpu(seed: int, resamples: int = 1_000_000) -> dict[str, Any]:
 
 
 def _apart(one: Any, other: Any, resamples: int) -> float:
-    """Largest distance of the limits in Monte Carlo standard errors of a 2.5% quantile, taken from a normal shape.
+    """Largest distance of the limits in Monte Carlo standard errors of a BCa limit, taken from a normal shape.
+
+    Two errors add: that of the quantile, and that of the bias correction z0, a share of the same resamples, which
+    moves the level twice as far (the limit stands at z0 + (z0 + z)).
 
     A rate of n cases moves in steps of 1/n: one step counts as one such error at least.
     """
     sd = max(other.high - other.low, 1e-300) / 3.92
     # standard error of a quantile: sqrt(a (1 - a)/B)/density, density of the normal at its 2.5% point
-    error = sd * math.sqrt(0.025 * 0.975 / resamples) / 0.0584
+    quantile = math.sqrt(0.025 * 0.975 / resamples) / 0.0584
+    # z0 is the normal score of a share near 1/2, where the normal density is 0.399
+    bias = 2 * math.sqrt(0.25 / resamples) / 0.399
+    error = sd * math.hypot(quantile, bias)
     step = 1 / one.n if " rate " in one.name else 0.0
     return max(abs(one.low - other.low), abs(one.high - other.high)) / max(error, step)
 
