@@ -6,7 +6,7 @@ RUN := $(BIN)/python -m mkb_analyze
 DEMO := outputs/demo
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: report test lint clean
+.PHONY: report test lint exploits clean
 report: $(VENV)/.base
 	rm -rf $(DEMO)
 	mkdir -p $(DEMO)
@@ -14,10 +14,13 @@ report: $(VENV)/.base
 	$(RUN) annotate --study $(DEMO)/study --rater embedded
 	$(RUN) attribute --study $(DEMO)/study --rater embedded
 	$(RUN) trace --study $(DEMO)/study --rater embedded
-	$(RUN) report --study $(DEMO)/study --out $(DEMO)/report
+	@$(RUN) report --study $(DEMO)/study --out $(DEMO)/report
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
+
+exploits: $(VENV)/.dev
+	$(BIN)/python -m tests.exploits
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
