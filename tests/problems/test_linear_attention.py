@@ -219,8 +219,10 @@ def test_wkv_is_a_weighted_mean_of_the_past_by_log_weights():
         close(out[:, t, ::17], due)
     assert not state[0, :2].any() and (out[0, 0] == f64(drawn[1])[0, 0]).all()
     assert f64(drawn[0]).max() > 90, "an exponential without the running maximum overflows float32"
-    logs = np.concatenate((first[:, None], k), axis=1) + np.append(n_tokens, np.arange(n_tokens - 1, -1, -1))[:, None] * decay
+    faded = np.append(n_tokens, np.arange(n_tokens - 1, -1, -1))[:, None] * decay
+    logs = np.concatenate((first[:, None], k), axis=1) + faded
     close(new[:, 2, ::17] + np.log(new[:, 1, ::17]), np.logaddexp.reduce(logs, axis=1))
+    close(new[:, 2, ::17], (np.concatenate((state[:, 2:], k), axis=1) + faded).max(1))
 
 
 def hyena_by_sums(drawn: tuple, kind: type) -> np.ndarray:
