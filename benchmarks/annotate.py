@@ -31,15 +31,18 @@ NOTE = """# Notes on rmsnorm {n}
 """
 
 
-def make_study(folder: Path, n_notes: int):
-    """A library of n notes of six claims, written without the durability of a real import."""
+SHORT = "- Variant {n} of the kernel takes 0.4 ms on this device.\n"
+
+
+def make_study(folder: Path, n_notes: int, wording: str = NOTE):
+    """A library of n notes, six claims each unless worded otherwise, written without the durability of a real import."""
     from runner import digests
     from runner.study import Study
     study = Study.create(folder, origin={"kind": "notes"})
     (folder / "notes").mkdir()
     names = {}
     for n in range(n_notes):
-        text = NOTE.replace("{n}", str(1000 + n))
+        text = wording.replace("{n}", str(1000 + n))
         names[f"{n}.md"] = sha = digests.of_text(text)
         (folder / "notes" / f"{sha}.md").write_text(text)
     study.update_manifest(notes=names)
@@ -179,14 +182,14 @@ def embedded(given: argparse.Namespace) -> None:
 
 
 def memory(given: argparse.Namespace) -> None:
-    """Peak memory of the whole verb over growing libraries, each in its own process."""
+    """Peak memory of the whole verb over growing libraries of one-claim notes, each in its own process."""
     server = subprocess.Popen([sys.executable, "-m", "tests.servers.quick", "--latency-ms", "0"], cwd=ROOT,
                               stdout=subprocess.PIPE, text=True)
     try:
         url = server.stdout.readline().strip()
         for n in given.sizes:
             with tempfile.TemporaryDirectory() as at:
-                make_study(Path(at) / "s", n)
+                make_study(Path(at) / "s", n, SHORT)
                 for rater in given.raters:
                     peak = in_process(sys.executable, "-m", "benchmarks.annotate", "one", "peak", str(Path(at) / "s"), url, rater)
                     print(f"{n:7d} notes, {rater:12}: peak {peak:6.0f} MB", flush=True)
