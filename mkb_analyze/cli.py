@@ -10,6 +10,7 @@ from mkb_analyze.verbs.imports import Import
 from mkb_analyze.verbs.label import harmed_only, labelled
 from mkb_analyze.verbs.parse import number
 from mkb_analyze.verbs.problems import Problems
+from mkb_analyze.verbs.review import Review
 from runner.errors import UserError
 
 
@@ -17,6 +18,7 @@ class Commands:
     """Everything the command line can do; a verb is a method, a group of verbs a class."""
 
     problems = Problems
+    review = Review
 
     def evaluate(self, kernel: str, problem: str, dsl: str, size: str | None = None, device: str | None = None,
                  compile_only: str | bool = False, timeout_s: str = "600") -> Answer:

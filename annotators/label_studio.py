@@ -1,0 +1,121 @@
+"""The only room that speaks Label Studio: projects, tasks and answers of one server, faults as one line."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from runner.errors import UserError
+
+PAGE_TASKS = 100
+TIMEOUT_S = 120.0
+
+
+class Server:
+    """One Label Studio server, spoken to with a legacy token (40 hex digits) or a personal one (a JWT).
+
+    Raises (here and in every method):
+        UserError: the SDK is not installed, the server does not answer or refuses the token.
+    """
+
+    def __init__(self, url: str, token: str):
+        try:
+            from label_studio_sdk import LabelStudio
+        except ImportError:
+            raise UserError(
+                "label-studio-sdk: not installed here; pip install 'mkb-analyze[review]' (an environment of its own "
+                "keeps numpy 2.2 away from yours)"
+            ) from None
+        self.url = url.rstrip("/")
+        self._token = token
+        with self._told():
+            self._client = LabelStudio(base_url=self.url, api_key=token, timeout=TIMEOUT_S)
+            self._client.users.whoami()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        import httpx
+        from label_studio_sdk.core.api_error import ApiError
+
+        try:
+            yield
+        except ApiError as fault:
+            if fault.status_code in (401, 403):
+                kind = "a personal token (JWT)" if self._token.count(".") == 2 else "a legacy token"
+                raise UserError(
+                    f"{self.url}: the server refused {kind} ({fault.status_code}); take a valid one from Account & "
+                    "Settings (legacy tokens may be switched off there)"
+                ) from None
+            raise UserError(
+                f"{self.url}: the server answered {fault.status_code} ({str(fault.body)[:200]}); what was done is kept, "
+                "run the same command again"
+            ) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as fault:
+            raise UserError(
+                f"{self.url}: no answer ({type(fault).__name__}); start the server or mend LABEL_STUDIO_URL, then run the "
+                "same command again"
+            ) from None
+
+    def projects(self, marker: str) -> dict[str, int]:
+        """Projects whose description's first line begins with `marker`: that line -> id (the oldest where there are two)."""
+        with self._told():
+            found: dict[str, int] = {}
+            for p in self._client.projects.list(page_size=PAGE_TASKS):
+                line = (p.description or "").split("\n", 1)[0].strip()
+                if line.startswith(marker):
+                    found[line] = min(found.get(line, p.id), p.id)
+            return found
+
+    def make_project(self, title: str, description: str, page: str) -> int:
+        """A project with that page; predictions fill the page, tasks come in the order in which they were sent."""
+        with self._told():
+            made = self._client.projects.create(
+                title=title[:50],
+                description=description,
+                label_config=page,
+                sampling="Sequential sampling",
+                show_skip_button=True,
+                maximum_annotations=1,
+                show_collab_predictions=True,
+            )
+            return made.id
+
+    def tasks(self, project: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(task id, data) of every task, page by page."""
+        with self._told():
+            for task in self._client.tasks.list(project=project, page_size=PAGE_TASKS):
+                yield int(task.id), dict(task.data or {})
+
+    def send(self, project: int, tasks: Sequence[dict[str, Any]]) -> None:
+        """Import tasks (`data`, `predictions`); all or none of one call."""
+        with self._told():
+            self._client.projects.import_tasks(id=project, request=list(tasks))
+
+    def answered(self, project: int) -> Iterator[dict[str, Any]]:
+        """Tasks with their annotations, streamed from an export on disk, so that memory does not grow with the project."""
+        import ijson
+
+        with tempfile.TemporaryFile() as file:
+            with self._told():
+                for chunk in self._client.projects.exports.download_sync(
+                    project, export_type="JSON", download_all_tasks=False
+                ):
+                    file.write(chunk)
+            file.seek(0)
+            yield from ijson.items(file, "item", use_float=True)
+
+    def people(self) -> dict[int, str]:
+        """Every account of the server: id -> e-mail."""
+        with self._told():
+            return {int(u.id): str(u.email) for u in self._client.users.list()}
+
+    def invite_url(self) -> str:
+        """Where a further person signs up."""
+        with self._told():
+            return self.url + str(
+                json.loads(self._client.organizations.invites.get_invite_link().model_dump_json())["invite_url"]
+            )
+
+    def task_url(self, project: int, task: int) -> str:
+        return f"{self.url}/projects/{project}/data?task={task}"
