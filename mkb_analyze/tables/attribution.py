@@ -8,7 +8,7 @@ from mkb_analyze.stats import contingency, rates, stratified
 from mkb_analyze.stats.estimate import Estimate
 from mkb_analyze.table import Column, Table
 from mkb_analyze.tables.content import _replace
-from mkb_analyze.tables.groups import POOLED, Resampling, by, direction_name, harmed, helped, share
+from mkb_analyze.tables.groups import POOLED, Resampling, by, difference, direction_name, harmed, helped, share
 from mkb_analyze.transfers import Transfer
 
 
@@ -45,7 +45,8 @@ def adherence(resolved: Sequence[Transfer], labels: Labels, rubric: Rubric, how:
         strata = [_grid(g, labels, full) for g in by(known, lambda t: (t.model, direction_name(t))).values()]
         test = stratified.mantel_haenszel(strata).cmh
         if row["gap"].defined:
-            row["gap"] = _replace(row["gap"], p=test.p, method="Newcombe; p: Cochran–Mantel–Haenszel over (model, direction)")
+            way = row["gap"].method.split("; p:")[0]
+            row["gap"] = _replace(row["gap"], p=test.p, method=f"{way}; p: Cochran–Mantel–Haenszel over (model, direction)")
         rows.append({**row, "p": test.p})
     return Table("adherence", "Adherence: helped against harmed", "Gap is P(full | helped) − P(full | harmed) in points: above 0, "
                  "following the plan goes with help.",
@@ -64,10 +65,11 @@ def _grid(group: Sequence[Transfer], labels: Labels, full: set[str]) -> list[lis
 
 def _gap(model: str, group: Sequence[Transfer], labels: Labels, full: set[str], how: Resampling) -> dict:
     (a, b), (c, d) = _grid(group, labels, full)
-    gap = rates.newcombe(a, a + b, c, c + d, how.level, "adherence gap")
+    gap = difference([t for t in group if helped(t)], [t for t in group if harmed(t)], lambda t: _adherence(labels, t) in full,
+                     "adherence gap", how)
     p = contingency.fisher([[a, b], [c, d]]).odds_ratio.p if gap.defined else None
     if p is not None:
-        gap = _replace(gap, p=p, method="Newcombe; p: Fisher exact")
+        gap = _replace(gap, p=p, method=f"{gap.method}; p: Fisher exact")
     return {"model": model, "helped": rates.wilson(a, a + b, how.level), "harmed": rates.wilson(c, c + d, how.level), "gap": gap, "p": p}
 
 
@@ -87,7 +89,7 @@ def propagation(resolved: Sequence[Transfer], labels: Labels, content: Rubric, f
     for name, group in groups:
         rows.append({"transfers": name, "n": len(group), "share": share(group, lambda t: carries[t.key], "propagation", how), "p": None})
     (x1, n1), (x2, n2) = ((sum(carries[t.key] for t in g), len(g)) for _, g in groups[1:])
-    gap: Estimate = rates.newcombe(x1, n1, x2, n2, how.level, "propagation, harmed − helped")
+    gap: Estimate = difference(groups[1][1], groups[2][1], lambda t: carries[t.key], "propagation, harmed − helped", how)
     p = contingency.fisher([[x1, n1 - x1], [x2, n2 - x2]]).odds_ratio.p if gap.defined else None
     rows.append({"transfers": "harmed − helped", "n": n1 + n2, "share": gap, "p": p})
     return Table("propagation", "Unsupported claims carried into the next note", "Share of transfers in which at least one unsupported "

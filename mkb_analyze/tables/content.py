@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from annotators.rubric import Rubric
 from mkb_analyze.labels import Labels
 from mkb_analyze.stats import contingency, multiplicity, rates, stratified
+from mkb_analyze.stats.difference import cluster_difference
 from mkb_analyze.stats.estimate import Estimate, undefined
 from mkb_analyze.table import Column, Table
-from mkb_analyze.tables.groups import POOLED, Resampling, by, direction_name, harmed, helped
+from mkb_analyze.tables.groups import POOLED, Resampling, by, difference, direction_name, harmed, helped
 from mkb_analyze.transfers import Transfer
 
 
@@ -31,7 +34,7 @@ def association(resolved: Sequence[Transfer], labels: Labels, rubric: Rubric, ho
                  "in notes that harmed.",
                  (Column("model", "model"), Column("category", "category"), Column("harmed", "in harmed", "share"),
                   Column("helped", "in helped", "share"), Column("difference", "difference, points", "points"),
-                  Column("p", "p", "p"), Column("q", "q", "p")), tuple(rows), notes)
+                  Column("p", "p", "p"), Column("q", "q", "p"), Column("p_cluster", "p, problems as clusters", "p")), tuple(rows), notes)
 
 
 def _counts(category: str, group: Sequence[Transfer], labels: Labels) -> tuple[int, int, int, int]:
@@ -42,25 +45,40 @@ def _counts(category: str, group: Sequence[Transfer], labels: Labels) -> tuple[i
 
 def _row(model: str, category: str, group: Sequence[Transfer], labels: Labels, how: Resampling) -> dict:
     x1, n1, x2, n2 = _counts(category, group, labels)
-    difference = rates.newcombe(x1, n1, x2, n2, how.level, category)
-    if difference.defined:
+    has = lambda t: category in labels.categories(t.source_note_sha256)  # noqa: E731
+    gap = difference([t for t in group if harmed(t)], [t for t in group if helped(t)], has, category, how)
+    if gap.defined:
         test = contingency.fisher([[x1, n1 - x1], [x2, n2 - x2]]).odds_ratio
-        difference = _replace(difference, p=test.p, method="Newcombe; p: Fisher exact")
+        gap = _replace(gap, p=test.p, method=f"{gap.method}; p: Fisher exact")
     return {"model": model, "category": category, "harmed": rates.wilson(x1, n1, how.level), "helped": rates.wilson(x2, n2, how.level),
-            "difference": difference}
+            "difference": gap}
 
 
 def _pooled(category: str, used: Sequence[Transfer], labels: Labels, how: Resampling) -> dict:
     row = _row(POOLED, category, used, labels, how)
+    row["p_cluster"] = _by_cluster(category, used, labels)
     strata = []
     for group in by(used, lambda t: (t.model, direction_name(t))).values():
         x1, n1, x2, n2 = _counts(category, group, labels)
         strata.append([[x1, n1 - x1], [x2, n2 - x2]])
     if row["difference"].defined:
         test = stratified.mantel_haenszel(strata).cmh
-        row["difference"] = _replace(row["difference"], p=test.p, method="Newcombe; p: Cochran–Mantel–Haenszel over (model, direction)",
+        way = row["difference"].method.split("; p:")[0]
+        row["difference"] = _replace(row["difference"], p=test.p, method=f"{way}; p: Cochran–Mantel–Haenszel over (model, direction)",
                                      notes=(*row["difference"].notes, *((test.reason,) if test.reason else ())))
     return row
+
+
+def _by_cluster(category: str, used: Sequence[Transfer], labels: Labels) -> float:
+    """The check that minds problems: p of equal shares in harmed and helped by the score test over problems."""
+    place = {p: i for i, p in enumerate(sorted({t.problem for t in used}))}
+    counts = np.zeros((4, len(place)))
+    for t in used:
+        if harmed(t) or helped(t):
+            first = 0 if harmed(t) else 2
+            counts[first, place[t.problem]] += category in labels.categories(t.source_note_sha256)
+            counts[first + 1, place[t.problem]] += 1
+    return cluster_difference(*counts, category).p
 
 
 def _replace(e: Estimate, **fields) -> Estimate:

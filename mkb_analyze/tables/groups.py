@@ -61,6 +61,24 @@ def share(transfers: Sequence[Transfer], test: Callable[[Transfer], bool], name:
     return replace(pooled, n_by_cell=cells)
 
 
+def difference(first: Sequence[Transfer], second: Sequence[Transfer], test: Callable[[Transfer], bool], name: str, how: Resampling) -> Estimate:
+    """Share in `first` less share in `second`: Newcombe where each problem stands once, else clusters by problem (BCa)."""
+    x1, x2 = ([bool(test(t)) for t in group] for group in (first, second))
+    newcombe = rates.newcombe(sum(x1), len(x1), sum(x2), len(x2), how.level, name)
+    problems = [t.problem for t in (*first, *second)]
+    if len(set(problems)) == len(problems) or not newcombe.defined:
+        return newcombe
+    _, codes = np.unique(problems, return_inverse=True)
+    n_clusters, cut = int(codes.max()) + 1, len(x1)
+    parts = [np.bincount(c, w, n_clusters) for c, w in ((codes[:cut], np.asarray(x1, float)), (codes[:cut], np.ones(cut)),
+                                                        (codes[cut:], np.asarray(x2, float)), (codes[cut:], np.ones(len(x2))))]
+    ratio = bootstrap.Ratio(name, *parts, n=len(problems), n_by_cell={**newcombe.n_by_cell, "problems": n_clusters})
+    (pooled,) = bootstrap.cluster_bootstrap([ratio], how.n_resamples, how.rng(), how.level)
+    if math.isnan(pooled.low) or pooled.low == pooled.high:
+        return newcombe.with_notes("clusters show no spread: Newcombe, as if cases were independent")
+    return pooled
+
+
 def lift(transfers: Sequence[Transfer], name: str, how: Resampling) -> Estimate:
     """Paired lift in per cent, 100 × (geometric mean of r − 1), clusters by problem (BCa), p by Wilcoxon on log r."""
     if not transfers:
