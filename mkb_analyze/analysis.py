@@ -20,6 +20,8 @@ from runner.study import Study
 
 ALARM_HARM_RATE = 0.10
 FEW = 5
+# A cluster bootstrap of fewer problems than this is known to be too short; the report claims nothing from it.
+FEW_PROBLEMS = 10
 
 
 @dataclass
@@ -95,8 +97,11 @@ class Analysis:
         first = (f"The note helped in {k_help} and harmed in {k_harm} of {plural(n, 'resolved transfer')} "
                  f"(harm rate {one(harm.estimate, 'share')} [{one(harm.low, 'share')}, {one(harm.high, 'share')}]).")
         change = "not distinguishable from 0" if not value.low == value.low or value.low <= 0 <= value.high else "different from 0"
+        n_problems = len({t.problem for t in resolved})
+        if n_problems < FEW_PROBLEMS:
+            change = f"from {plural(n_problems, 'problem')}, too few to tell it from 0"
         interval = f" [{one(value.low, 'percent')}, {one(value.high, 'percent')}]" if value.low == value.low else f" ({value.reason})"
-        second = f"Paired lift is {one(value.estimate, 'percent')}{interval}, {change} at the {100 * value.level:g}% level.{few}"
+        second = f"Paired lift is {one(value.estimate, 'percent')}{interval}, {change}{'' if n_problems < FEW_PROBLEMS else f' at the {100 * value.level:g}% level'}.{few}"
         return [first, second, self._standing_sentence()]
 
     def _standing_sentence(self) -> str:

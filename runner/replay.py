@@ -95,14 +95,17 @@ class Verdicts:
                 except (ValueError, KeyError, TypeError) as fault:
                     raise UserError(f"{path}:{number}: no verdict ({fault}); mend or delete that line") from None
 
-    def of(self, folder: Folder, kernel: Path, grade: Grade) -> Verdict:
-        """The first verdict of that kernel; it is graded now where there is none."""
+    def of(self, folder: Folder, kernel: Path, grade: Grade, latest: bool = False) -> Verdict:
+        """The first verdict of that kernel (what a submission was shown) or the latest (the final grading).
+
+        It is graded now where there is none.
+        """
         text = kernel.read_text("utf-8")
         key = (folder.problem, folder.dsl, digests.of_text(text))
         if key not in self.known:
             verdict = grade(catalogue.problem(folder.problem), folder.dsl, kernel)
             self.add(key, verdict)
-        return self.known[key][0]
+        return self.known[key][-1 if latest else 0]
 
     def add(self, key: tuple[int, str, str], verdict: Verdict) -> None:
         self.known.setdefault(key, []).append(verdict)
@@ -142,7 +145,7 @@ def _attempt(folder: Folder, study: Study, verdicts: Verdicts, grade: Grade, not
     if not final.exists():
         return Attempt(**fields, state=State.ERROR, reason="no final.py: the attempt ended without a kernel on disk")
     text = final.read_text("utf-8")
-    verdict = verdicts.of(folder, final, grade)
+    verdict = verdicts.of(folder, final, grade, latest=True)
     repeats = verdicts.repeats((folder.problem, folder.dsl, digests.of_text(text)))
     return Attempt(**fields, kernel_sha256=study.put_text("kernels", text), verdict=verdict, device=verdict.device, at=verdict.at,
                    **({"repeat_kernel_ms": repeats} if len(repeats) > 1 else {}))

@@ -1,0 +1,223 @@
+"""GQA paged decode, split-KV on tensor cores (mma.m16n8k16) without shared memory: keys, values and queries go from
+global memory straight into fragments (the head dimension is permuted alike in q and k), and the registers of a used
+tile take the next one. 198 equal token ranges x 2 halves of the KV heads, warp = KV head; a second kernel merges."""
+import functools
+
+import tvm
+from tvm.script import tirx as T
+
+H, HK, D, GRP = 32, 8, 128, 4
+N_CTA = 198
+SCALE_LOG2 = 128 ** -0.5 * 1.4426950408889634
+LN2 = 0.6931471805599453
+FULL = 0xFFFFFFFF
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+
+
+def make_kernels(n_seqs, n_tokens, n_pages):
+    L = -(-n_tokens // N_CTA)
+    SLOTS = N_CTA + n_seqs
+    NCHK = -(-n_seqs // 32)
+
+    @T.prim_func
+    def attn(Q: T.Buffer((n_seqs, H, D), "bfloat16"), K: T.Buffer((n_pages, 1, HK, D), "bfloat16"),
+             V: T.Buffer((n_pages, 1, HK, D), "bfloat16"), PTR: T.Buffer((n_seqs + 1,), "int32"),
+             IDX: T.Buffer((n_tokens,), "int32"), PO: T.Buffer((SLOTS * H * D,), "float32"),
+             PM: T.Buffer((SLOTS * H,), "float32"), PL: T.Buffer((SLOTS * H,), "float32")):
+        T.device_entry()
+        T.attr({"tirx.launch_bounds_min_blocks_per_sm": 3})
+        bid = T.cta_id([N_CTA * 2])
+        tx = T.thread_id([128])
+        Q32 = T.decl_buffer((n_seqs * H * D // 2,), "uint32", data=Q.data)
+        K32 = T.decl_buffer((n_pages * HK * D // 2,), "uint32", data=K.data)
+        V32 = T.decl_buffer((n_pages * HK * D // 2,), "uint32", data=V.data)
+        bx: T.let = bid // 2
+        kvh: T.let = (bid % 2) * 4 + tx // 32
+        lane: T.let = tx % 32
+        r: T.let = (tx % 32) // 4
+        c: T.let = tx % 4
+        q = T.alloc_local((16,), "uint32")
+        kr = T.alloc_local((32,), "uint32")
+        vr = T.alloc_local((32,), "uint32")
+        acc = T.alloc_local((32,), "float32")
+        sc = T.alloc_local((4,), "float32")
+        p = T.alloc_local((2,), "uint32")
+        w = T.alloc_local((4,), "uint32")
+        dz = T.alloc_local((2,), "float32")
+        t: T.int32 = bx * L
+        t1: T.int32 = T.min(bx * L + L, n_tokens)
+        s: T.int32 = 0
+        for i in T.unroll(NCHK):
+            if i * 32 + lane < n_seqs:
+                if PTR[i * 32 + lane + 1] <= t:
+                    s += 1
+        for i in T.unroll(5):
+            s += T.tvm_warp_shuffle_xor(T.uint32(FULL), s, 16 >> i, 32, 32)
+        while t < t1:
+            e: T.int32 = T.min(PTR[s + 1], t1)
+            if e > t:
+                for v in T.unroll(4):
+                    if r < 4:
+                        q.vstore([v * 4], Q32.vload([(s * H + kvh * 4 + r) * 64 + v * 16 + c * 4], dtype="uint32x4"))
+                    else:
+                        for i in T.unroll(4):
+                            q[v * 4 + i] = T.uint32(0)
+                for i in T.unroll(32):
+                    acc[i] = T.float32(0)
+                m: T.float32 = -1e30
+                l: T.float32 = 0.0
+                iv: T.int32 = IDX[T.min(t + lane % 16, e - 1)]
+                for x in T.unroll(2):
+                    row: T.int32 = T.tvm_warp_shuffle(T.uint32(FULL), iv, x * 8 + r, 32, 32)
+                    for v in T.unroll(4):
+                        kr.vstore([x * 16 + v * 4], K32.vload([(row * HK + kvh) * 64 + v * 16 + c * 4], dtype="uint32x4"))
+                for x in T.unroll(4):
+                    row: T.int32 = T.tvm_warp_shuffle(T.uint32(FULL), iv, (x // 2) * 8 + c * 2 + x % 2, 32, 32)
+                    for v in T.unroll(2):
+                        vr.vstore([x * 8 + v * 4], V32.vload([(row * HK + kvh) * 64 + v * 32 + r * 4], dtype="uint32x4"))
+                iv = IDX[T.min(t + 16 + lane % 16, e - 1)]
+                b: T.int32 = t
+                while b < e:
+                    for i in T.unroll(4):
+                        sc[i] = T.float32(0)
+                    for k in T.unroll(8):
+                        for x in T.unroll(2):
+                            T.ptx[MMA](sc[x * 2], sc[x * 2 + 1], dz[0], dz[1],
+                                       q[k * 2], T.uint32(0), q[k * 2 + 1], T.uint32(0),
+                                       kr[x * 16 + k * 2], kr[x * 16 + k * 2 + 1],
+                                       sc[x * 2], sc[x * 2 + 1], T.float32(0), T.float32(0))
+                    # The keys are used up: their registers take the next tile while this one goes on.
+                    for x in T.unroll(2):
+                        row: T.int32 = T.tvm_warp_shuffle(T.uint32(FULL), iv, x * 8 + r, 32, 32)
+                        for v in T.unroll(4):
+                            kr.vstore([x * 16 + v * 4],
+                                      K32.vload([(row * HK + kvh) * 64 + v * 16 + c * 4], dtype="uint32x4"))
+                    for x in T.unroll(4):
+                        sc[x] = sc[x] * T.float32(SCALE_LOG2)
+                        if b + (x // 2) * 8 + c * 2 + x % 2 >= e:
+                            sc[x] = T.float32(-1e30)
+                    mn: T.float32 = T.max(T.max(sc[0], sc[1]), T.max(sc[2], sc[3]))
+                    mn = T.max(mn, T.tvm_warp_shuffle_xor(T.uint32(FULL), mn, 1, 32, 32))
+                    mn = T.max(mn, T.tvm_warp_shuffle_xor(T.uint32(FULL), mn, 2, 32, 32))
+                    mn = T.max(mn, m)
+                    a: T.float32 = T.exp2(m - mn)
+                    m = mn
+                    for x in T.unroll(4):
+                        sc[x] = T.exp2(sc[x] - mn)
+                    l = l * a + ((sc[0] + sc[1]) + (sc[2] + sc[3]))
+                    p[0] = T.cuda.float22bfloat162_rn(sc[0], sc[1])
+                    p[1] = T.cuda.float22bfloat162_rn(sc[2], sc[3])
+                    for i in T.unroll(32):
+                        acc[i] = acc[i] * a
+                    for v in T.unroll(2):
+                        for i in T.unroll(4):
+                            for x in T.unroll(2):
+                                T.ptx["prmt.b32"](w[x], vr[x * 16 + v * 4 + i], vr[x * 16 + 8 + v * 4 + i],
+                                                  T.uint32(0x5410))
+                                T.ptx["prmt.b32"](w[2 + x], vr[x * 16 + v * 4 + i], vr[x * 16 + 8 + v * 4 + i],
+                                                  T.uint32(0x7632))
+                            for j in T.unroll(2):
+                                T.ptx[MMA](acc[v * 16 + i * 2 + j], acc[v * 16 + 8 + i * 2 + j], dz[0], dz[1],
+                                           p[0], T.uint32(0), p[1], T.uint32(0), w[j * 2], w[j * 2 + 1],
+                                           acc[v * 16 + i * 2 + j], acc[v * 16 + 8 + i * 2 + j],
+                                           T.float32(0), T.float32(0))
+                    for x in T.unroll(4):
+                        row: T.int32 = T.tvm_warp_shuffle(T.uint32(FULL), iv, (x // 2) * 8 + c * 2 + x % 2, 32, 32)
+                        for v in T.unroll(2):
+                            vr.vstore([x * 8 + v * 4],
+                                      V32.vload([(row * HK + kvh) * 64 + v * 32 + r * 4], dtype="uint32x4"))
+                    iv = IDX[T.min(b + 32 + lane % 16, e - 1)]
+                    b += 16
+                l = l + T.tvm_warp_shuffle_xor(T.uint32(FULL), l, 1, 32, 32)
+                l = l + T.tvm_warp_shuffle_xor(T.uint32(FULL), l, 2, 32, 32)
+                if r < 4:
+                    for v in T.unroll(2):
+                        for i in T.unroll(4):
+                            PO.vstore([((bx + s) * H + kvh * 4 + r) * D + v * 64 + c * 16 + i * 4],
+                                      acc.vload([v * 16 + i * 4], dtype="float32x4"))
+                    if c == 0:
+                        PM[(bx + s) * H + kvh * 4 + r] = m
+                        PL[(bx + s) * H + kvh * 4 + r] = l
+            t = e
+            s += 1
+
+    @T.prim_func
+    def combine(PO: T.Buffer((SLOTS * H * D,), "float32"), PM: T.Buffer((SLOTS * H,), "float32"),
+                PL: T.Buffer((SLOTS * H,), "float32"), PTR: T.Buffer((n_seqs + 1,), "int32"),
+                O_: T.Buffer((n_seqs, H, D), "bfloat16"), LSE_: T.Buffer((n_seqs, H), "float32")):
+        T.device_entry()
+        bx = T.cta_id([n_seqs * HK])
+        tx = T.thread_id([128])
+        O = T.decl_buffer((n_seqs * H * D,), "bfloat16", data=O_.data)
+        LSE = T.decl_buffer((n_seqs * H,), "float32", data=LSE_.data)
+        s: T.let = bx // HK
+        h: T.let = (bx % HK) * 4 + tx // 32
+        d: T.let = (tx % 32) * 4
+        acc = T.alloc_local((4,), "float32")
+        v = T.alloc_local((4,), "float32")
+        o4 = T.alloc_local((4,), "bfloat16")
+        m: T.float32 = -1e30
+        l: T.float32 = 0.0
+        for i in T.unroll(4):
+            acc[i] = T.float32(0)
+        p0: T.int32 = PTR[s]
+        p1: T.int32 = PTR[s + 1]
+        if p1 > p0:
+            g: T.int32 = p0 // L
+            g1: T.int32 = (p1 - 1) // L
+            while g <= g1:
+                mi: T.float32 = PM[(g + s) * H + h]
+                li: T.float32 = PL[(g + s) * H + h]
+                v.vstore([0], PO.vload([((g + s) * H + h) * D + d], dtype="float32x4"))
+                mn: T.float32 = T.max(m, mi)
+                a: T.float32 = T.exp2(m - mn)
+                b: T.float32 = T.exp2(mi - mn)
+                m = mn
+                l = l * a + li * b
+                for i in T.unroll(4):
+                    acc[i] = acc[i] * a + v[i] * b
+                g += 1
+            r: T.float32 = T.float32(1) / l
+            for i in T.unroll(4):
+                acc[i] = acc[i] * r
+        for i in T.unroll(4):
+            o4[i] = T.cast(acc[i], "bfloat16")
+        O.vstore([(s * H + h) * D + d], o4.vload([0], dtype="bfloat16x4"))
+        if tx % 32 == 0:
+            if p1 > p0:
+                LSE[s * H + h] = (m + T.log2(l)) * T.float32(LN2)
+            else:
+                LSE[s * H + h] = T.float32(float("-inf"))
+
+    return attn, combine
+
+
+@functools.lru_cache(maxsize=None)
+def compiled(n_seqs, n_tokens, n_pages):
+    target = tvm.target.Target({"kind": "cuda", "arch": "sm_90a"})
+    return tuple(tvm.compile(tvm.IRModule({"main": f}), target=target, tir_pipeline="tirx")
+                 for f in make_kernels(n_seqs, n_tokens, n_pages))
+
+
+def build():
+    return compiled(64, 131072, 147456)
+
+
+_scratch = {}
+
+
+def solve(q, k_cache, v_cache, kv_indptr, kv_indices):
+    import cupy
+
+    n_seqs, n_tokens, n_pages = q.shape[0], kv_indices.shape[0], k_cache.shape[0]
+    attn, combine = compiled(n_seqs, n_tokens, n_pages)
+    slots = N_CTA + n_seqs
+    if n_seqs not in _scratch:
+        _scratch[n_seqs] = (cupy.empty(slots * H * D, cupy.float32), cupy.empty(slots * H, cupy.float32),
+                            cupy.empty(slots * H, cupy.float32))
+    po, pm, pl = _scratch[n_seqs]
+    out = cupy.empty((n_seqs, H, D), q.dtype)
+    lse = cupy.empty((n_seqs, H), cupy.float32)
+    attn(q, k_cache, v_cache, kv_indptr, kv_indices, po, pm, pl)
+    combine(po, pm, pl, kv_indptr, out, lse)
+    return out, lse
