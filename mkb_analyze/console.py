@@ -78,6 +78,8 @@ def _dispatch(argv: list[str], as_json: bool) -> int:
         from importlib.metadata import version
         print(version("mkb-analyze"))
         return OK
+    if argv == ["problems"]:
+        argv = ["problems", "list"]
     verb, depth = _find(Commands, argv)
     if "--help" in argv or "-h" in argv:
         print(inspect.cleandoc(verb.__doc__ or ""))
