@@ -38,7 +38,7 @@ class _Line:
 
     @property
     def text(self) -> str:
-        return self.body[self.at - self.start:]
+        return self.body[self.at - self.start :]
 
 
 def _lines(text: str) -> list[_Line]:
@@ -76,12 +76,12 @@ def _marker(line: _Line) -> tuple[str, int] | None:
     if body[:1] in _BULLETS and body[:1] and (body[1:2] in (" ", "\t") or body[:1] in "•‣▪◦●○"):
         mark, width = body[0], 1
     elif found := _ORDERED.match(body):
-        if found[2] != "、" and body[found.end():found.end() + 1] not in (" ", "\t"):
+        if found[2] != "、" and body[found.end() : found.end() + 1] not in (" ", "\t"):
             return None
         mark, width = found[0], found.end()
     else:
         return None
-    while body[width:width + 1] in (" ", "\t") and body[width:width + 1]:
+    while body[width : width + 1] in (" ", "\t") and body[width : width + 1]:
         width += 1
     if box := _BOX.match(body, width):
         width = box.end()
@@ -101,9 +101,14 @@ def _front_matter(lines: list[_Line]) -> int:
 
 def _is_template(body: str) -> bool:
     body = body.strip(_SPACE)
-    return (body.startswith(("{{", "{%", "{#", "<%", "${")) and body.endswith(("}}", "%}", "#}", "%>", "}"))
-            or bool(_TAG_LINE.fullmatch(body)) or bool(_LINK_DEFINITION.match(body))
-            or (body.startswith("![") and body.endswith(")")) or body.startswith(("<!DOCTYPE", "<?xml")))
+    return (
+        body.startswith(("{{", "{%", "{#", "<%", "${"))
+        and body.endswith(("}}", "%}", "#}", "%>", "}"))
+        or bool(_TAG_LINE.fullmatch(body))
+        or bool(_LINK_DEFINITION.match(body))
+        or (body.startswith("![") and body.endswith(")"))
+        or body.startswith(("<!DOCTYPE", "<?xml"))
+    )
 
 
 def _opens(body: str) -> int:
@@ -127,7 +132,7 @@ class _Scanner:
     def begin(self, line: _Line, start: int, kind: str, indent: int) -> Block:
         parent = self.stack[-1] if self.stack else None
         block = Block(start, line.end, kind, self.heading, self.path, indent, parent)
-        block.brackets = _opens(self.text[start:line.end])
+        block.brackets = _opens(self.text[start : line.end])
         if parent is not None and kind == "item":
             parent.children = True
         self.blocks.append(block)
@@ -143,7 +148,7 @@ class _Scanner:
         block = self.open
         if block is None:
             return True
-        so_far = self.text[max(block.start, block.end - 200):block.end].rstrip(_SPACE)
+        so_far = self.text[max(block.start, block.end - 200) : block.end].rstrip(_SPACE)
         if 0 < block.brackets < 4 and not so_far.endswith((":", "：")):
             return False
         siblings = [b for b in self.stack if b.kind == "item" and b.indent == line.indent]
@@ -152,7 +157,7 @@ class _Scanner:
                 return True
             return int(mark[:-1]) == 1
         if mark == "+":
-            same = siblings and self.text[siblings[-1].start - 2:siblings[-1].start].startswith("+")
+            same = siblings and self.text[siblings[-1].start - 2 : siblings[-1].start].startswith("+")
             return bool(same) or so_far.endswith((":", "："))
         return True
 
@@ -212,8 +217,12 @@ class _Scanner:
                 n += 1
                 while n < len(self.lines):
                     closing = _fence(self.lines[n])
-                    if closing and closing[0] == mark[0] and closing[1] >= mark[1] \
-                            and not self.lines[n].text.strip(_SPACE).strip(mark[0]):
+                    if (
+                        closing
+                        and closing[0] == mark[0]
+                        and closing[1] >= mark[1]
+                        and not self.lines[n].text.strip(_SPACE).strip(mark[0])
+                    ):
                         break
                     n += 1
             elif comments and body.startswith("<!--"):
@@ -224,12 +233,23 @@ class _Scanner:
                     n += 1
             elif body.startswith("#") and body.lstrip("#")[:1] in (" ", "\t", "") and line.indent < 4:
                 self.title(body, len(body) - len(body.lstrip("#")))
-            elif following and self.open and self.open.kind == "paragraph" and not self.stack \
-                    and len(body) >= 3 and not set(body) - {"="}:
-                self.title(self.text[self.blocks.pop().start:self.lines[n - 1].end], 1)
+            elif (
+                following
+                and self.open
+                and self.open.kind == "paragraph"
+                and not self.stack
+                and len(body) >= 3
+                and not set(body) - {"="}
+            ):
+                self.title(self.text[self.blocks.pop().start : self.lines[n - 1].end], 1)
             elif _BREAK.fullmatch(body):
-                if self.open and self.open.kind == "paragraph" and not self.stack and body.startswith("---") \
-                        and "\n" not in (above := self.text[self.open.start:self.open.end]):
+                if (
+                    self.open
+                    and self.open.kind == "paragraph"
+                    and not self.stack
+                    and body.startswith("---")
+                    and "\n" not in (above := self.text[self.open.start : self.open.end])
+                ):
                     self.blocks.pop()
                     self.title(above, 2)
                 else:
@@ -244,8 +264,11 @@ class _Scanner:
                 self.close()
             elif _is_template(body):
                 self.close()
-            elif self.open is None and line.indent >= 4 + (self.stack[-1].indent + 2 if self.stack else 0) \
-                    and not _marker(line):
+            elif (
+                self.open is None
+                and line.indent >= 4 + (self.stack[-1].indent + 2 if self.stack else 0)
+                and not _marker(line)
+            ):
                 pass  # indented code
             elif (found := _marker(line)) and self.starts_item(line, found[0]):
                 self.item(line, found[1])

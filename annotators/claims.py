@@ -11,9 +11,42 @@ _CLOSERS = "\"'*_)]}”’」』）】"
 _PAIRS = {")": "(", "]": "[", "}": "{", "）": "（", "」": "「", "』": "『", "”": "“", "】": "【"}
 _OPENERS = frozenset(_PAIRS.values())
 _BLANK = " \t\r\n\x00\u3000\xa0\ufeff\u2028\u2029"
-_ABBREVIATIONS = frozenset((
-    "e.g", "i.e", "eg", "ie", "vs", "etc", "cf", "approx", "fig", "figs", "sec", "resp", "al", "incl", "excl", "w.r.t",
-    "wrt", "eq", "eqs", "ch", "vol", "pp", "ca", "max", "min", "avg", "est", "ref", "dr", "mr", "ms", "st"))
+_ABBREVIATIONS = frozenset(
+    (
+        "e.g",
+        "i.e",
+        "eg",
+        "ie",
+        "vs",
+        "etc",
+        "cf",
+        "approx",
+        "fig",
+        "figs",
+        "sec",
+        "resp",
+        "al",
+        "incl",
+        "excl",
+        "w.r.t",
+        "wrt",
+        "eq",
+        "eqs",
+        "ch",
+        "vol",
+        "pp",
+        "ca",
+        "max",
+        "min",
+        "avg",
+        "est",
+        "ref",
+        "dr",
+        "mr",
+        "ms",
+        "st",
+    )
+)
 _NUMBERED = frozenset(("no", "nr", "p", "v", "fig", "sec", "eq"))
 _WORD = re.compile(r"[A-Za-z]{2,}|[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7af]")
 _PROSE = re.compile(r"[A-Za-z]{3,}|[\u3400-\u9fff]{2}")
@@ -23,9 +56,27 @@ _ASIDE = re.compile(r"\([^()]{0,400}\)|（[^（）]{0,400}）|`[^`\n]{0,400}`")
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _LINK = re.compile(r"!?\[[^\]\n]{0,300}\]\([^)\n]{0,500}\)|https?://\S+")
 _LABEL_LINE = re.compile(r"\*\*[^*\n]{1,60}(?::\*\*|\*\*\s?[:：]|：\*\*)")
-_CELL_NOISE = frozenset((
-    "tok", "mib", "gib", "kib", "flops", "tflops", "gflops", "pflop", "tflop", "none", "null", "yes", "not", "nan",
-    "pass", "fail", "bytes"))
+_CELL_NOISE = frozenset(
+    (
+        "tok",
+        "mib",
+        "gib",
+        "kib",
+        "flops",
+        "tflops",
+        "gflops",
+        "pflop",
+        "tflop",
+        "none",
+        "null",
+        "yes",
+        "not",
+        "nan",
+        "pass",
+        "fail",
+        "bytes",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +137,7 @@ def _guards(text: str, start: int, end: int) -> list[tuple[int, int]]:
         elif c in _PAIRS:
             if stack and stack[-1][0] == _PAIRS[c]:
                 spans.append((stack.pop()[1], n + 1))
-        elif c == '"' and not text[n - 1:n].isdigit():
+        elif c == '"' and not text[n - 1 : n].isdigit():
             quotes.append(n)
         n += 1
     if len(quotes) % 2 == 0:
@@ -120,14 +171,14 @@ def _cuts(text: str, start: int, end: int) -> list[int]:
         if g < len(guards) and guards[g][0] <= n:
             n = guards[g][1]
             # a quotation or bracket that ends its own sentence may end the outer one too
-            if not (n < end and text[n - 1] in "\"”」』" and text[n - 2] in _TERMINATORS):
+            if not (n < end and text[n - 1] in '"”」』' and text[n - 2] in _TERMINATORS):
                 continue
             n -= 1
         c = text[n]
         if c == "\n" and _LABEL_LINE.match(text, n + 1 + _indent(text, n + 1, end), end):
             out.append(n + 1)
             since = n + 1
-        if c not in _TERMINATORS and not (c in "\"”」』" and text[n - 1] in _TERMINATORS):
+        if c not in _TERMINATORS and not (c in '"”」』' and text[n - 1] in _TERMINATORS):
             n += 1
             continue
         mark = n
@@ -188,16 +239,24 @@ def _is_title(block: Block, text: str) -> bool:
     """Whether a block names its children or its section and says nothing itself."""
     body = text.strip(_BLANK)
     bare = _ASIDE.sub("", body).strip(_BLANK)
-    bold = len(bare) > 4 and bare.startswith(("**", "__")) and bare.rstrip(":：").endswith(("**", "__")) \
+    bold = (
+        len(bare) > 4
+        and bare.startswith(("**", "__"))
+        and bare.rstrip(":：").endswith(("**", "__"))
         and bare.count("**") + bare.count("__") == 2
+    )
     if bold and block.children and not bare.rstrip("*_").endswith(tuple(_TERMINATORS)):
         return True
     if bold and bare.rstrip("*_").endswith((":", "：")) | bare.endswith((":", "：")):
         return True
     if _introduces(body):
         return True
-    return block.kind == "paragraph" and block.parent is None and _n_words(bare) <= 2 \
+    return (
+        block.kind == "paragraph"
+        and block.parent is None
+        and _n_words(bare) <= 2
         and not bare.endswith(tuple(_TERMINATORS))
+    )
 
 
 def _row_says_something(text: str) -> bool:
@@ -226,8 +285,7 @@ def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
             continue
         if held is not None:
             start, held = held, None
-        if _n_words(text[start:end]) < 1.5 and b != block.end and text[start:start + 1] in "*_" \
-                and end - start < 40:
+        if _n_words(text[start:end]) < 1.5 and b != block.end and text[start : start + 1] in "*_" and end - start < 40:
             held = start
             continue
         out.append((start, end))
@@ -249,11 +307,11 @@ def split(text: str) -> list[Claim]:
     for block in scan(text):
         if block.heading != heading:
             heading, lead = block.heading, ""
-        whole = text[block.start:block.end]
+        whole = text[block.start : block.end]
         above, parent_text = block.parent, ""
         parent = opener.get(id(above)) if above is not None else None
         if above is not None:
-            parent_text = titles.get(id(above)) or text[above.start:above.end][:600]
+            parent_text = titles.get(id(above)) or text[above.start : above.end][:600]
         if block.kind == "row":
             spans = [_trim(text, block.start, block.end)] if _row_says_something(whole) else []
         elif _is_title(block, whole):
@@ -272,9 +330,21 @@ def split(text: str) -> list[Claim]:
             if not _says_something(body):
                 continue
             inner = first if first is not None and block.kind == "item" else parent
-            claims.append(Claim(
-                start, end, body, kind, heading, inner, claims[inner].start if inner is not None else None,
-                parent_text, lead, whole[:1200], block.path))
+            claims.append(
+                Claim(
+                    start,
+                    end,
+                    body,
+                    kind,
+                    heading,
+                    inner,
+                    claims[inner].start if inner is not None else None,
+                    parent_text,
+                    lead,
+                    whole[:1200],
+                    block.path,
+                )
+            )
             if first is None:
                 first = len(claims) - 1
         opener[id(block)] = first if first is not None else parent

@@ -25,7 +25,7 @@ class Span:
 
     def of(self, source: str) -> str:
         """The stretch of the source."""
-        return source[self.start:self.end]
+        return source[self.start : self.end]
 
 
 def find(quotation: str, source: str) -> Span | None:

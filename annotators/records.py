@@ -81,7 +81,7 @@ class Annotation(Record):
         if self.unscored is not None and self.claims:
             raise ValueError("an unscored annotation has no claims")
         spans = [(c.start, c.end) for c in self.claims]
-        if spans != sorted(spans) or any(a[1] > b[0] for a, b in zip(spans, spans[1:])):
+        if spans != sorted(spans) or any(a[1] > b[0] for a, b in zip(spans, spans[1:], strict=False)):
             raise ValueError("claims stand in order and do not overlap")
         return self
 

@@ -83,8 +83,12 @@ class Rubric(_Frozen):
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
-        for what, things in (("label", self.labels), ("flag", self.flags), ("scale", self.scales),
-                             ("group", self.group_names)):
+        for what, things in (
+            ("label", self.labels),
+            ("flag", self.flags),
+            ("scale", self.scales),
+            ("group", self.group_names),
+        ):
             ids = [thing.id for thing in things]
             if twice := sorted({i for i in ids if ids.count(i) > 1}):
                 raise ValueError(f"{what} {twice[0]} stands twice")

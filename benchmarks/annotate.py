@@ -1,9 +1,9 @@
 """Speed of annotating, each figure a ratio in one run on one machine; and memory from 1,000 to 100,000 notes.
 
-    python -m benchmarks.annotate speed            # whole verb against the bare client, at 50 ms latency
-    python -m benchmarks.annotate speed --inspect-python PATH   # also inspect_ai, from a virtual environment that has it
-    python -m benchmarks.annotate embedded         # claims a second of the embedded rater on one core
-    python -m benchmarks.annotate memory           # peak memory, streamed
+python -m benchmarks.annotate speed            # whole verb against the bare client, at 50 ms latency
+python -m benchmarks.annotate speed --inspect-python PATH   # also inspect_ai, from a virtual environment that has it
+python -m benchmarks.annotate embedded         # claims a second of the embedded rater on one core
+python -m benchmarks.annotate memory           # peak memory, streamed
 """
 
 import argparse
@@ -38,6 +38,7 @@ def make_study(folder: Path, n_notes: int, wording: str = NOTE):
     """A library of n notes, six claims each unless worded otherwise, written without the durability of a real import."""
     from runner import digests
     from runner.study import Study
+
     study = Study.create(folder, origin={"kind": "notes"})
     (folder / "notes").mkdir()
     names = {}
@@ -55,6 +56,7 @@ def bodies_of(study) -> list[dict]:
     from annotators.raters import make
     from annotators.rubric import shipped
     from annotators.tasks.content import Content, Note
+
     task, rater = Content(shipped("content")), make(f"openai:{MODEL}", base_url="http://127.0.0.1:1/v1")
     questions = (q for sha in note_digests(study) for q in task.questions(Note.of(study.note(sha), sha)))
     return [rater.client.body(rater.request(q, 1)) for q in questions]
@@ -69,6 +71,7 @@ def verb(folder: str, url: str, concurrency: int) -> float:
     from annotators import panel
     from runner.limits import Limits
     from runner.study import Study
+
     began = time.perf_counter()
     done = panel.annotate(Study(folder), f"openai:{MODEL}", base_url=url, limits=Limits(concurrency=concurrency))
     if done.n_scored != done.n_items:
@@ -79,6 +82,7 @@ def verb(folder: str, url: str, concurrency: int) -> float:
 def bare(file: str, url: str, concurrency: int, transport: str) -> float:
     """The `openai` client alone, in as many workers: no prompt is built, no answer is read, nothing is written."""
     import openai
+
     bodies = json.loads(Path(file).read_text())
 
     async def go() -> float:
@@ -122,7 +126,13 @@ print(len(bodies) / took)
 
 def in_process(python: str, *arguments: str) -> float:
     """Run one contender in its own process; its last line is its figure."""
-    env = {**os.environ, "OPENAI_API_KEY": "none", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "MKB_ANALYZE_QUIET": ""}
+    env = {
+        **os.environ,
+        "OPENAI_API_KEY": "none",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        "MKB_ANALYZE_QUIET": "",
+    }
     done = subprocess.run([python, *arguments], env=env, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{arguments[:3]}: {done.stderr[-2000:]}")
@@ -134,19 +144,25 @@ def speed(given: argparse.Namespace) -> None:
     me = ("-m", "benchmarks.annotate", "one")
     figures: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        server = subprocess.Popen([sys.executable, "-m", "tests.servers.quick", "--latency-ms", str(given.latency_ms)],
-                                  cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.servers.quick", "--latency-ms", str(given.latency_ms)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             url, c = server.stdout.readline().strip(), str(given.concurrency)
             file = Path(folder) / "bodies.json"
             file.write_text(json.dumps(bodies_of(make_study(Path(folder) / "bodies", given.n))))
             few = Path(folder) / "few.json"
-            few.write_text(json.dumps(json.loads(file.read_text())[:max(50, given.n // 6)]))
+            few.write_text(json.dumps(json.loads(file.read_text())[: max(50, given.n // 6)]))
             for k in range(given.rounds):
                 make_study(Path(folder) / f"s{k}", given.n)
-                runs = {"bare openai, aiohttp": (sys.executable, *me, "bare", str(file), url, c, "aiohttp"),
-                        "annotate, whole verb": (sys.executable, *me, "verb", str(Path(folder) / f"s{k}"), url, c),
-                        "bare openai, default": (sys.executable, *me, "bare", str(file), url, c, "default")}
+                runs = {
+                    "bare openai, aiohttp": (sys.executable, *me, "bare", str(file), url, c, "aiohttp"),
+                    "annotate, whole verb": (sys.executable, *me, "verb", str(Path(folder) / f"s{k}"), url, c),
+                    "bare openai, default": (sys.executable, *me, "bare", str(file), url, c, "default"),
+                }
                 if given.inspect_python:
                     runs["inspect_ai eval"] = (given.inspect_python, "-c", INSPECT, str(few), url, c)
                 for name, run in runs.items():
@@ -154,18 +170,23 @@ def speed(given: argparse.Namespace) -> None:
         finally:
             server.kill()
             server.wait()
-    print(f"{given.n} requests, {given.latency_ms:g} ms latency, concurrency {given.concurrency}, {given.rounds} rounds")
+    print(
+        f"{given.n} requests, {given.latency_ms:g} ms latency, concurrency {given.concurrency}, {given.rounds} rounds"
+    )
     ours = figures["annotate, whole verb"]
     for name, rates in figures.items():
         ratios = [a / b for a, b in zip(ours, rates, strict=True)]
-        print(f"{name:24} {statistics.median(rates):8.1f} requests/s   the verb is {statistics.median(ratios):5.2f} x "
-              f"(rounds {', '.join(f'{r:.2f}' for r in ratios)})")
+        print(
+            f"{name:24} {statistics.median(rates):8.1f} requests/s   the verb is {statistics.median(ratios):5.2f} x "
+            f"(rounds {', '.join(f'{r:.2f}' for r in ratios)})"
+        )
 
 
 def embedded(given: argparse.Namespace) -> None:
     """The embedded rater: its labels alone, and the whole verb."""
     from annotators import claims, panel
     from annotators.raters.embedded import EmbeddedRater
+
     folder = ROOT / "tests" / "data" / "notes" / "notes"
     notes = [(t, claims.split(t)) for t in (f.read_text("utf-8") for f in sorted(folder.glob("*.md")))] * given.copies
     n_claims, rater = sum(len(c) for _, c in notes), EmbeddedRater()
@@ -183,15 +204,18 @@ def embedded(given: argparse.Namespace) -> None:
 
 def memory(given: argparse.Namespace) -> None:
     """Peak memory of the whole verb over growing libraries of one-claim notes, each in its own process."""
-    server = subprocess.Popen([sys.executable, "-m", "tests.servers.quick", "--latency-ms", "0"], cwd=ROOT,
-                              stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.servers.quick", "--latency-ms", "0"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
     try:
         url = server.stdout.readline().strip()
         for n in given.sizes:
             with tempfile.TemporaryDirectory() as at:
                 make_study(Path(at) / "s", n, SHORT)
                 for rater in given.raters:
-                    peak = in_process(sys.executable, "-m", "benchmarks.annotate", "one", "peak", str(Path(at) / "s"), url, rater)
+                    peak = in_process(
+                        sys.executable, "-m", "benchmarks.annotate", "one", "peak", str(Path(at) / "s"), url, rater
+                    )
                     print(f"{n:7d} notes, {rater:12}: peak {peak:6.0f} MB", flush=True)
     finally:
         server.kill()
@@ -203,6 +227,7 @@ def peak(folder: str, url: str, rater: str) -> float:
     from annotators import panel
     from runner.limits import Limits
     from runner.study import Study
+
     panel.annotate(Study(folder), rater, base_url=url, limits=Limits(concurrency=16), progress=False)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -227,7 +252,11 @@ def main() -> None:
     one.add_argument("rest", nargs="*")
     given = parser.parse_args()
     if given.what == "one":
-        run = {"verb": lambda f, u, c: verb(f, u, int(c)), "bare": lambda f, u, c, t: bare(f, u, int(c), t), "peak": peak}
+        run = {
+            "verb": lambda f, u, c: verb(f, u, int(c)),
+            "bare": lambda f, u, c, t: bare(f, u, int(c), t),
+            "peak": peak,
+        }
         print(run[given.name](*given.rest))
     else:
         {"speed": speed, "embedded": embedded, "memory": memory}[given.what](given)

@@ -32,8 +32,11 @@ def run(n_rounds: int = 10) -> dict[str, float]:
         notes = ((u, split(u)) for u in (f"Round {k} of note {n}.\n\n{t}" for n, t in enumerate(texts)))
         n_labelled += sum(len(g) for g in rater.label_notes(notes))
     whole_s = time.process_time() - began
-    return {"split_claims_per_s": n_claims / split_s, "whole_claims_per_s": n_labelled / whole_s,
-            "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return {
+        "split_claims_per_s": n_claims / split_s,
+        "whole_claims_per_s": n_labelled / whole_s,
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
 
 
 if __name__ == "__main__":

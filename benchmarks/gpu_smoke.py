@@ -69,8 +69,10 @@ def own_clock() -> str:
     flush_ms = 1e3 * (time.perf_counter() - begun)
     again = [arrays.timed(lambda: x[: 4 << 20].sum())[0] for _ in range(20)]
     nothing = statistics.median(arrays.timed(lambda: None)[0] for _ in range(20))
-    return (f"nothing {nothing:.4f} ms; flush {flush_ms:.3f} ms; 16 MiB sum cold {statistics.median(cold):.4f} ms, "
-            f"warm {statistics.median(again):.4f} ms; 64 MiB sum {statistics.median(warm):.4f} ms")
+    return (
+        f"nothing {nothing:.4f} ms; flush {flush_ms:.3f} ms; 16 MiB sum cold {statistics.median(cold):.4f} ms, "
+        f"warm {statistics.median(again):.4f} ms; 64 MiB sum {statistics.median(warm):.4f} ms"
+    )
 
 
 def roof() -> str:
@@ -107,11 +109,13 @@ def two_processes(walls: str, dsl: str = "cutedsl", ipc: str = "1") -> str:
         calls = [session.call(inputs, nothing=True) for _ in range(20)]
         session.boxes.read()
         idle = [c.idle_cpu_ms for c in calls if c.idle_cpu_ms is not None]
-        words = (f"walls {session.child.walls} ipc {session.boxes.shared_by_ipc} fault {session.ipc_fault}; ready {ready_s:.1f} s; "
-                 f"clock +{overhead.clock_ms * 1e3:.1f} us, armed {overhead.armed_ms * 1e3:.1f} us, delivered "
-                 f"{overhead.delivered_ms * 1e3:.1f} us; parent {statistics.median(c.parent_ms for c in calls) * 1e3:.1f} us, child "
-                 f"{statistics.median(c.child_ms or 0 for c in calls) * 1e3:.1f} us, idle "
-                 f"{statistics.median(idle) * 1e3 if idle else float('nan'):.1f} us, threads {session.child.n_threads()}")
+        words = (
+            f"walls {session.child.walls} ipc {session.boxes.shared_by_ipc} fault {session.ipc_fault}; ready {ready_s:.1f} s; "
+            f"clock +{overhead.clock_ms * 1e3:.1f} us, armed {overhead.armed_ms * 1e3:.1f} us, delivered "
+            f"{overhead.delivered_ms * 1e3:.1f} us; parent {statistics.median(c.parent_ms for c in calls) * 1e3:.1f} us, child "
+            f"{statistics.median(c.child_ms or 0 for c in calls) * 1e3:.1f} us, idle "
+            f"{statistics.median(idle) * 1e3 if idle else float('nan'):.1f} us, threads {session.child.n_threads()}"
+        )
         if ipc == "1" and not session.boxes.shared_by_ipc:
             raise RuntimeError(words)
         return words
@@ -126,7 +130,9 @@ def graded(dsl: str, kernel: Path, size: str, problem: Problem = ROW_NORM, expec
     verdict = evaluate(problem, dsl, kernel, size=size, device="cuda", timeout_s=60)
     line = verdict.line()
     samples = line.pop("kernel_ms_samples", ())
-    words = json.dumps(line) + (f" spread {statistics.pstdev(samples) / statistics.mean(samples):.1%}" if samples else "")
+    words = json.dumps(line) + (
+        f" spread {statistics.pstdev(samples) / statistics.mean(samples):.1%}" if samples else ""
+    )
     if verdict.passed != (expect is None) or (expect and expect not in (verdict.reason or "")):
         raise RuntimeError(words[-1800:])
     return words
@@ -135,8 +141,11 @@ def graded(dsl: str, kernel: Path, size: str, problem: Problem = ROW_NORM, expec
 def main() -> int:
     begun = time.monotonic()
     checks: list[tuple[str, Callable[[], Any]]] = [
-        ("facts", facts), ("bf16 draws by CuPy's Generator", bf16_draw), ("events, flush, cold cache", own_clock),
-        ("roofline", roof), ("CUPTI names", cupti_names),
+        ("facts", facts),
+        ("bf16 draws by CuPy's Generator", bf16_draw),
+        ("events, flush, cold cache", own_clock),
+        ("roofline", roof),
+        ("CUPTI names", cupti_names),
     ]
     results = [attempt(name, check) for name, check in checks]
     chosen = None

@@ -27,7 +27,7 @@ from problems import precision  # noqa: E402
 from runner import catalogue, contract, problem_check  # noqa: E402
 
 N_CALLS = 5
-LONG_S = 1.0                 # a reference longer than this is timed once
+LONG_S = 1.0  # a reference longer than this is timed once
 POOL = cp.get_default_memory_pool()
 
 
@@ -55,7 +55,7 @@ def measured_device() -> problem_check.Device:
     for unit, n in (("bf16", 8192), ("f16", 8192), ("f32", 8192)):
         a = cp.random.default_rng(0).standard_normal((n, n), dtype=cp.float32).astype(precision.TYPES[unit])
         cp.matmul(a, a)
-        rates[unit] = 2 * n ** 3 / (median_ms(partial(cp.matmul, a, a)) * 1e-3)
+        rates[unit] = 2 * n**3 / (median_ms(partial(cp.matmul, a, a)) * 1e-3)
         del a
     rates["fp8"] = 2 * rates["bf16"]
     rates["int"] = problem_check.H200.operations_per_s["int"]
@@ -84,8 +84,12 @@ def full_size(problem: catalogue.Problem, device: problem_check.Device) -> dict[
     """Time and memory of the reference at full size, and its distance from the float64 anchor where memory allows."""
     module = problem.module
     work = module.work("full")
-    row = {"n_bytes": int(work["n_bytes"]), "n_operations": int(work["n_operations"]), "unit": work["unit"],
-           "floor_ms": problem_check.floor_ms(work, device)}
+    row = {
+        "n_bytes": int(work["n_bytes"]),
+        "n_operations": int(work["n_operations"]),
+        "unit": work["unit"],
+        "floor_ms": problem_check.floor_ms(work, device),
+    }
     inputs = tuple(module.make_inputs(cp, cp.random.default_rng(1), "full"))
     cp.cuda.Device().synchronize()
     POOL.free_all_blocks()
@@ -157,9 +161,15 @@ def main() -> int:
     started = time.perf_counter()
     POOL.set_limit(size=100 << 30)
     device = measured_device()
-    record: dict[str, Any] = {"device": {"name": device.name, "bytes_per_s": device.bytes_per_s,
-                                         "operations_per_s": device.operations_per_s, "cupy": cp.__version__},
-                              "problems": earlier(options.out, device) if options.keep else {}}
+    record: dict[str, Any] = {
+        "device": {
+            "name": device.name,
+            "bytes_per_s": device.bytes_per_s,
+            "operations_per_s": device.operations_per_s,
+            "cupy": cp.__version__,
+        },
+        "problems": earlier(options.out, device) if options.keep else {},
+    }
     for problem in catalogue.select(options.only):
         if sound(record["problems"].get(f"{problem.number:02d}"), problem):
             continue
@@ -170,12 +180,18 @@ def main() -> int:
         record["problems"][f"{problem.number:02d}"] = row
         record["problems"] = dict(sorted(record["problems"].items()))
         write(options.out, record)
-        print(f"{problem.number:02d} {problem.name:36s} {row.get('reference_ms', float('nan')):9.3f} ms  floor "
-              f"{row.get('floor_ms', float('nan')):7.3f} ms  peak {row.get('peak_bytes', 0) / 1e9:5.1f} GB  agrees "
-              f"{row.get('agrees')}  own {row.get('own_ratio')}  in {row['measured_in_s']:.1f} s"
-              + (f"  ERROR {row['error']}" if row["error"] else ""), flush=True)
-    faults = [number for number, row in record["problems"].items()
-              if row["error"] or not row.get("agrees") or row.get("own_ok") is False]
+        print(
+            f"{problem.number:02d} {problem.name:36s} {row.get('reference_ms', float('nan')):9.3f} ms  floor "
+            f"{row.get('floor_ms', float('nan')):7.3f} ms  peak {row.get('peak_bytes', 0) / 1e9:5.1f} GB  agrees "
+            f"{row.get('agrees')}  own {row.get('own_ratio')}  in {row['measured_in_s']:.1f} s"
+            + (f"  ERROR {row['error']}" if row["error"] else ""),
+            flush=True,
+        )
+    faults = [
+        number
+        for number, row in record["problems"].items()
+        if row["error"] or not row.get("agrees") or row.get("own_ok") is False
+    ]
     seconds = time.perf_counter() - started
     print(f"{len(record['problems'])} recorded, {seconds:.0f} s, faults: {', '.join(faults) or 'none'}")
     return 1 if faults else 0

@@ -20,17 +20,28 @@ def measure(problem: Problem, dsl: str, kernel: Path, size: str | None, device: 
     medians, eval_s, failed = [], [], []
     for _ in range(n_verdicts):
         child = session.start(dsl, where)
-        time.sleep(4.0 if where == "cuda" else 2.5)    # the child waits, its imports done, as one of a pool does
+        time.sleep(4.0 if where == "cuda" else 2.5)  # the child waits, its imports done, as one of a pool does
         verdict = evaluate(problem, dsl, kernel, size=size, device=where, child=child)
         eval_s.append(verdict.eval_s)
         if verdict.passed:
             medians.append(verdict.kernel_ms)
         else:
             failed.append(f"{verdict.stage.value}: {verdict.reason}")
-    figures = {"problem": problem.number, "dsl": dsl, "device": verdict.device, "size": verdict.size, "n_verdicts": n_verdicts,
-               "n_passed": len(medians), "failed": failed, "eval_s_median": statistics.median(eval_s)}
+    figures = {
+        "problem": problem.number,
+        "dsl": dsl,
+        "device": verdict.device,
+        "size": verdict.size,
+        "n_verdicts": n_verdicts,
+        "n_passed": len(medians),
+        "failed": failed,
+        "eval_s_median": statistics.median(eval_s),
+    }
     if len(medians) > 1:
-        figures.update(kernel_ms_median=statistics.median(medians), kernel_ms_relative_sd=statistics.stdev(medians) / statistics.mean(medians))
+        figures.update(
+            kernel_ms_median=statistics.median(medians),
+            kernel_ms_relative_sd=statistics.stdev(medians) / statistics.mean(medians),
+        )
     return figures
 
 
@@ -46,7 +57,9 @@ def main() -> None:
     given = parser.parse_args()
     problem = Problem(0, "row_norm", "mlp_norm", ROW_NORM) if given.problem == "0" else catalogue.problem(given.problem)
     if given.out:
-        evaluate_many([Job(problem, given.dsl, kernel, given.size) for kernel in given.kernels], given.out, device=given.device)
+        evaluate_many(
+            [Job(problem, given.dsl, kernel, given.size) for kernel in given.kernels], given.out, device=given.device
+        )
         return
     for kernel in given.kernels:
         print(json.dumps(measure(problem, given.dsl, kernel, given.size, given.device, given.n_verdicts)))

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from annotators import rubric as rubrics
+from annotators.calibrate import Calibration
 from annotators.records import Annotation
 from mkb_analyze import labels as labelling
 from mkb_analyze import transfers as tr
 from mkb_analyze.labels import Labels
 from mkb_analyze.table import Table, one
-from annotators.calibrate import Calibration
 from mkb_analyze.tables import agreement, attribution, beyond, content, outcomes, quality
 from mkb_analyze.tables.groups import Resampling, by, direction_name, harmed, helped, lift, share
 from mkb_analyze.transfers import Settings, Transfer
@@ -55,17 +55,31 @@ class Analysis:
         """Every table of the study by name."""
         resolved, how = self.resolved, self.how
         c, a, f = (self.rubric(t) for t in ("content", "attribution", "fate"))
-        shas = sorted({s for x in self.attempts for s in (x.note_sha256, x.source_note_sha256) if s} | set(self.labels.notes))
-        made = [outcomes.outcomes(resolved, how), outcomes.by_family(resolved, how), outcomes.standing(resolved, how),
-                outcomes.reverse(resolved, how), outcomes.attainment(resolved), outcomes.attempt_rows(self.attempts, self.settings),
-                content.profile(self.labels, c, shas), content.association(resolved, self.labels, c, how),
-                attribution.causes(resolved, self.labels, a, how), attribution.adherence(resolved, self.labels, a, how),
-                attribution.propagation(resolved, self.labels, c, f, how), attribution.fate_counts(self.labels, f),
-                beyond.corrected(resolved, self.labels, c, self.calibration, how),
-                beyond.transfer_rule(resolved, self.labels, c, a, how), beyond.generations(self.transfers, self.labels, f, how),
-                agreement.agreement(self.labels, c, a, f, how), agreement.doubtful(self.labels),
-                quality.noise(self.attempts, self.settings, how), quality.sensitivity(self.attempts, self.settings, how),
-                quality.issues(self.study, self.attempts, self.transfers, self.labels, (c, a, f))]
+        shas = sorted(
+            {s for x in self.attempts for s in (x.note_sha256, x.source_note_sha256) if s} | set(self.labels.notes)
+        )
+        made = [
+            outcomes.outcomes(resolved, how),
+            outcomes.by_family(resolved, how),
+            outcomes.standing(resolved, how),
+            outcomes.reverse(resolved, how),
+            outcomes.attainment(resolved),
+            outcomes.attempt_rows(self.attempts, self.settings),
+            content.profile(self.labels, c, shas),
+            content.association(resolved, self.labels, c, how),
+            attribution.causes(resolved, self.labels, a, how),
+            attribution.adherence(resolved, self.labels, a, how),
+            attribution.propagation(resolved, self.labels, c, f, how),
+            attribution.fate_counts(self.labels, f),
+            beyond.corrected(resolved, self.labels, c, self.calibration, how),
+            beyond.transfer_rule(resolved, self.labels, c, a, how),
+            beyond.generations(self.transfers, self.labels, f, how),
+            agreement.agreement(self.labels, c, a, f, how),
+            agreement.doubtful(self.labels),
+            quality.noise(self.attempts, self.settings, how),
+            quality.sensitivity(self.attempts, self.settings, how),
+            quality.issues(self.study, self.attempts, self.transfers, self.labels, (c, a, f)),
+        ]
         named = {t.name: t for t in made}
         named["variance"] = beyond.variance_parts(resolved, named["noise"].rows, how)
         return named
@@ -78,36 +92,54 @@ class Analysis:
     def scope(self) -> str:
         """The sentence that says within what the results hold."""
         dsls = sorted({t.direction.replace("2", " → ", 1) for t in self.transfers}) or ["no transfer"]
-        devices = sorted({a.device or (a.verdict.device if a.verdict and a.verdict.device else "") for a in self.attempts} - {""})
+        devices = sorted(
+            {a.device or (a.verdict.device if a.verdict and a.verdict.device else "") for a in self.attempts} - {""}
+        )
         n_problems = len({a.problem for a in self.attempts})
-        return (f"These results hold for {', '.join(dsls)}, on {', '.join(devices) or 'a device that the study does not name'}, "
-                f"for the {plural(len(self.models), 'model')} {', '.join(self.models) or '–'} and the {plural(n_problems, 'problem')} of this study, and no further.")
+        return (
+            f"These results hold for {', '.join(dsls)}, on {', '.join(devices) or 'a device that the study does not name'}, "
+            f"for the {plural(len(self.models), 'model')} {', '.join(self.models) or '–'} and the {plural(n_problems, 'problem')} of this study, and no further."
+        )
 
     @cached_property
     def findings(self) -> list[str]:
         """Three sentences from the numbers, with their intervals; what is too small to say is said."""
         resolved = self.resolved
         if not resolved:
-            return ["No transfer is resolved yet: each needs a source solo, a target solo and a conditioned attempt with a verdict.",
-                    f"{plural(len(self.attempts), 'attempt')} and {plural(len(self.labels.notes), 'annotated note')} are here."]
+            return [
+                "No transfer is resolved yet: each needs a source solo, a target solo and a conditioned attempt with a verdict.",
+                f"{plural(len(self.attempts), 'attempt')} and {plural(len(self.labels.notes), 'annotated note')} are here.",
+            ]
         k_help, k_harm, n = sum(map(helped, resolved)), sum(map(harmed, resolved)), len(resolved)
         value = lift(resolved, "paired lift", self.how)
         few = f" With {n} transfers these figures are marks, not findings." if n < 30 else ""
         harm = share(resolved, harmed, "harm rate", self.how)
-        first = (f"The note helped in {k_help} and harmed in {k_harm} of {plural(n, 'resolved transfer')} "
-                 f"(harm rate {one(harm.estimate, 'share')} [{one(harm.low, 'share')}, {one(harm.high, 'share')}]).")
-        change = "not distinguishable from 0" if not value.low == value.low or value.low <= 0 <= value.high else "different from 0"
+        first = (
+            f"The note helped in {k_help} and harmed in {k_harm} of {plural(n, 'resolved transfer')} "
+            f"(harm rate {one(harm.estimate, 'share')} [{one(harm.low, 'share')}, {one(harm.high, 'share')}])."
+        )
+        change = (
+            "not distinguishable from 0"
+            if value.low != value.low or value.low <= 0 <= value.high
+            else "different from 0"
+        )
         n_problems = len({t.problem for t in resolved})
         if n_problems < FEW_PROBLEMS:
             change = f"from {plural(n_problems, 'problem')}, too few to tell it from 0"
-        interval = f" [{one(value.low, 'percent')}, {one(value.high, 'percent')}]" if value.low == value.low else f" ({value.reason})"
+        interval = (
+            f" [{one(value.low, 'percent')}, {one(value.high, 'percent')}]"
+            if value.low == value.low
+            else f" ({value.reason})"
+        )
         second = f"Paired lift is {one(value.estimate, 'percent')}{interval}, {change}{'' if n_problems < FEW_PROBLEMS else f' at the {100 * value.level:g}% level'}.{few}"
         return [first, second, self._standing_sentence()]
 
     def _standing_sentence(self) -> str:
         parts = []
         for standing, group in by(self.resolved, lambda t: t.standing.value).items():
-            parts.append(f"{standing}: {sum(map(helped, group))} helped, {sum(map(harmed, group))} harmed of {len(group)}")
+            parts.append(
+                f"{standing}: {sum(map(helped, group))} helped, {sum(map(harmed, group))} harmed of {len(group)}"
+            )
         return "By the source's standing against the target solo – " + "; ".join(parts) + "."
 
     @cached_property
@@ -118,11 +150,15 @@ class Analysis:
             bad = [t for t in group if harmed(t)]
             if group and len(bad) / len(group) > ALARM_HARM_RATE:
                 problems = ", ".join(str(p) for p in sorted({t.problem for t in bad}))
-                out.append(f"{model}, {direction}: harmed in {len(bad)} of {len(group)} (over {ALARM_HARM_RATE:.0%}); review problems {problems}.")
+                out.append(
+                    f"{model}, {direction}: harmed in {len(bad)} of {len(group)} (over {ALARM_HARM_RATE:.0%}); review problems {problems}."
+                )
         unclear = [r["attempt"] for r in self.by_name["noise"].rows if r["clear"] == "no"]
         if unclear:
-            out.append(f"Timing noise reaches the neutral band for {plural(len(unclear), 'attempt')} ({', '.join(unclear[:6])}): "
-                       f"there, help and harm cannot be told from noise.")
+            out.append(
+                f"Timing noise reaches the neutral band for {plural(len(unclear), 'attempt')} ({', '.join(unclear[:6])}): "
+                f"there, help and harm cannot be told from noise."
+            )
         if self.resolved and len(self.resolved) < FEW:
             out.append(f"Only {len(self.resolved)} transfers are resolved: nothing here is more than a mark.")
         return out
@@ -132,8 +168,15 @@ def plural(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def analyse(study: Study, *, settings: Settings = Settings(), which: str = "panel", seed: int = 0, n_resamples: int = 2000,
-            calibration: Calibration | None = None) -> Analysis:
+def analyse(
+    study: Study,
+    *,
+    settings: Settings = Settings(),
+    which: str = "panel",
+    seed: int = 0,
+    n_resamples: int = 2000,
+    calibration: Calibration | None = None,
+) -> Analysis:
     """Read a study and prepare its analysis.
 
     Args:
@@ -147,8 +190,17 @@ def analyse(study: Study, *, settings: Settings = Settings(), which: str = "pane
     attempts = study.attempts()
     if calibration is not None:
         _refuse_other(study, calibration, which)
-    return Analysis(study, settings, labelling.load(study, which), attempts, tr.build(attempts, settings),
-                    Resampling(n_resamples, seed), study.digest(), seed, calibration)
+    return Analysis(
+        study,
+        settings,
+        labelling.load(study, which),
+        attempts,
+        tr.build(attempts, settings),
+        Resampling(n_resamples, seed),
+        study.digest(),
+        seed,
+        calibration,
+    )
 
 
 def _refuse_other(study: Study, calibration: Calibration, which: str) -> None:

@@ -20,8 +20,16 @@ class Commands:
     problems = Problems
     review = Review
 
-    def evaluate(self, kernel: str, problem: str, dsl: str, size: str | None = None, device: str | None = None,
-                 compile_only: str | bool = False, timeout_s: str = "600") -> Answer:
+    def evaluate(
+        self,
+        kernel: str,
+        problem: str,
+        dsl: str,
+        size: str | None = None,
+        device: str | None = None,
+        compile_only: str | bool = False,
+        timeout_s: str = "600",
+    ) -> Answer:
         """Grade one kernel file by the contract, in a child process, and print the verdict as JSON.
 
         On a machine with a GPU the full size runs there; without one, TIRx (llvm) and numba run at the small size.
@@ -33,10 +41,20 @@ class Commands:
         """
         return attempts.evaluated(kernel, problem, dsl, size, device, compile_only, timeout_s)
 
-    def annotate(self, study: str, rater: str = "embedded", rubric: str | None = None, repeats: str = "1",
-                 max_usd: str | None = None, max_tokens: str | None = None, max_requests: str | None = None,
-                 concurrency: str | None = None, base_url: str | None = None, prices: str | None = None,
-                 batch: str | bool = False) -> Answer:
+    def annotate(
+        self,
+        study: str,
+        rater: str = "embedded",
+        rubric: str | None = None,
+        repeats: str = "1",
+        max_usd: str | None = None,
+        max_tokens: str | None = None,
+        max_requests: str | None = None,
+        concurrency: str | None = None,
+        base_url: str | None = None,
+        prices: str | None = None,
+        batch: str | bool = False,
+    ) -> Answer:
         """Label every claim of every note of a study with the content rubric; what is there is not asked again.
 
         Raters: embedded (offline), openai:MODEL (any OpenAI-compatible server; key in OPENAI_API_KEY), file:PATH,
@@ -46,14 +64,36 @@ class Commands:
           mkb-analyze annotate --study outputs/demo/study --rater embedded
           mkb-analyze annotate --study S --rater openai:my-model --base-url http://127.0.0.1:8080/v1 --max-usd 5
         """
-        return labelled("annotate", study, rater, repeats=repeats, rubric=rubric, batch=batch, base_url=base_url, prices=prices,
-                        limits=dict(max_usd=max_usd, max_tokens=max_tokens, max_requests=max_requests, concurrency=concurrency))
+        return labelled(
+            "annotate",
+            study,
+            rater,
+            repeats=repeats,
+            rubric=rubric,
+            batch=batch,
+            base_url=base_url,
+            prices=prices,
+            limits={"max_usd": max_usd, "max_tokens": max_tokens, "max_requests": max_requests, "concurrency": concurrency},
+        )
 
-    def attribute(self, study: str, rater: str = "embedded", which: str = "harmed", rubric: str | None = None,
-                  repeats: str = "1", max_usd: str | None = None, max_tokens: str | None = None,
-                  max_requests: str | None = None, concurrency: str | None = None, base_url: str | None = None,
-                  prices: str | None = None, batch: str | bool = False, cap: str | None = None, band: str | None = None,
-                  baseline: str | None = None) -> Answer:
+    def attribute(
+        self,
+        study: str,
+        rater: str = "embedded",
+        which: str = "harmed",
+        rubric: str | None = None,
+        repeats: str = "1",
+        max_usd: str | None = None,
+        max_tokens: str | None = None,
+        max_requests: str | None = None,
+        concurrency: str | None = None,
+        base_url: str | None = None,
+        prices: str | None = None,
+        batch: str | bool = False,
+        cap: str | None = None,
+        band: str | None = None,
+        baseline: str | None = None,
+    ) -> Answer:
         """Say for each harmed transfer why it fell behind, with quotations, and for each transfer the adherence.
 
         --which harmed gives causes to harmed transfers and adherence to all; --which all asks a cause everywhere.
@@ -63,25 +103,63 @@ class Commands:
         """
         if which not in ("harmed", "all"):
             raise UserError(f"--which {which}: harmed or all is due")
-        extra = {"select": harmed_only(numbers.settings_of(study, None, cap, band, None, baseline))} if which == "harmed" else {}
-        return labelled("attribute", study, rater, repeats=repeats, rubric=rubric, batch=batch, base_url=base_url, prices=prices,
-                        limits=dict(max_usd=max_usd, max_tokens=max_tokens, max_requests=max_requests, concurrency=concurrency),
-                        **extra)
+        extra = (
+            {"select": harmed_only(numbers.settings_of(study, None, cap, band, None, baseline))}
+            if which == "harmed"
+            else {}
+        )
+        return labelled(
+            "attribute",
+            study,
+            rater,
+            repeats=repeats,
+            rubric=rubric,
+            batch=batch,
+            base_url=base_url,
+            prices=prices,
+            limits={"max_usd": max_usd, "max_tokens": max_tokens, "max_requests": max_requests, "concurrency": concurrency},
+            **extra,
+        )
 
-    def trace(self, study: str, rater: str = "embedded", rubric: str | None = None, repeats: str = "1",
-              max_usd: str | None = None, max_tokens: str | None = None,
-              max_requests: str | None = None, concurrency: str | None = None, base_url: str | None = None,
-              prices: str | None = None, batch: str | bool = False) -> Answer:
+    def trace(
+        self,
+        study: str,
+        rater: str = "embedded",
+        rubric: str | None = None,
+        repeats: str = "1",
+        max_usd: str | None = None,
+        max_tokens: str | None = None,
+        max_requests: str | None = None,
+        concurrency: str | None = None,
+        base_url: str | None = None,
+        prices: str | None = None,
+        batch: str | bool = False,
+    ) -> Answer:
         """Follow each unsupported claim of a source note into the conditioned attempt's own note.
 
         Example:
           mkb-analyze trace --study outputs/demo/study --rater embedded
         """
-        return labelled("trace", study, rater, repeats=repeats, rubric=rubric, batch=batch, base_url=base_url, prices=prices,
-                        limits=dict(max_usd=max_usd, max_tokens=max_tokens, max_requests=max_requests, concurrency=concurrency))
+        return labelled(
+            "trace",
+            study,
+            rater,
+            repeats=repeats,
+            rubric=rubric,
+            batch=batch,
+            base_url=base_url,
+            prices=prices,
+            limits={"max_usd": max_usd, "max_tokens": max_tokens, "max_requests": max_requests, "concurrency": concurrency},
+        )
 
-    def calibrate(self, gold: str, rater: str = "embedded", out: str | None = None, rubric: str | None = None,
-                  base_url: str | None = None) -> Answer:
+    def calibrate(
+        self,
+        gold: str,
+        rater: str = "embedded",
+        out: str | None = None,
+        rubric: str | None = None,
+        base_url: str | None = None,
+    ) -> Answer:
         """Score a rater against gold labels: precision, recall and F1 by category, confusion, bound to its digests.
 
         Example:
@@ -89,9 +167,20 @@ class Commands:
         """
         return numbers.calibrated(gold, rater, out, rubric, base_url)
 
-    def report(self, study: str, out: str | None = None, floor: str | None = None, cap: str | None = None,
-               band: str | None = None, tier_edge: str | None = None, baseline: str | None = None, labels: str = "panel", calibration: str | None = None, seed: str = "0",
-               resamples: str = "2000") -> Answer:
+    def report(
+        self,
+        study: str,
+        out: str | None = None,
+        floor: str | None = None,
+        cap: str | None = None,
+        band: str | None = None,
+        tier_edge: str | None = None,
+        baseline: str | None = None,
+        labels: str = "panel",
+        calibration: str | None = None,
+        seed: str = "0",
+        resamples: str = "2000",
+    ) -> Answer:
         """Write the report: one folder of HTML that opens from disk, with a CSV of each table and SVG/PNG figures.
 
         --labels panel (majority, a person's settled label first), gold (settled only) or rater:NAME; --calibration
@@ -102,24 +191,65 @@ class Commands:
           mkb-analyze report --study outputs/demo/study
         """
         from mkb_analyze.report import build
+
         target = Path(str(out)) if out else Path(str(study)) / "report"
         drawn = {"seed": number(seed, "seed", int, 0), "n_resamples": number(resamples, "resamples", int, 100)}
-        made = build.report(Path(str(study)), target, settings=numbers.settings_of(study, floor, cap, band, tier_edge, baseline),
-                            labels=str(labels), calibration=numbers.calibration_of(calibration), **drawn)
-        return Answer(str(made.index), {"index": str(made.index), "n_pages": made.n_pages, "n_transfers": made.n_transfers})
+        made = build.report(
+            Path(str(study)),
+            target,
+            settings=numbers.settings_of(study, floor, cap, band, tier_edge, baseline),
+            labels=str(labels),
+            calibration=numbers.calibration_of(calibration),
+            **drawn,
+        )
+        return Answer(
+            str(made.index), {"index": str(made.index), "n_pages": made.n_pages, "n_transfers": made.n_transfers}
+        )
 
-    def table(self, name: str, study: str, format: str = "csv", out: str | None = None, floor: str | None = None,
-              cap: str | None = None, band: str | None = None, tier_edge: str | None = None, baseline: str | None = None, labels: str = "panel", calibration: str | None = None,
-              seed: str = "0", resamples: str = "2000") -> Answer:
+    def table(
+        self,
+        name: str,
+        study: str,
+        format: str = "csv",
+        out: str | None = None,
+        floor: str | None = None,
+        cap: str | None = None,
+        band: str | None = None,
+        tier_edge: str | None = None,
+        baseline: str | None = None,
+        labels: str = "panel",
+        calibration: str | None = None,
+        seed: str = "0",
+        resamples: str = "2000",
+    ) -> Answer:
         """Print or write one table of the report: csv, md, latex, json or parquet.
 
         Example:
           mkb-analyze table outcomes --study outputs/demo/study --format md
         """
-        return numbers.table(study, name, format, out, numbers.settings_of(study, floor, cap, band, tier_edge, baseline), labels, seed, resamples, calibration)
+        return numbers.table(
+            study,
+            name,
+            format,
+            out,
+            numbers.settings_of(study, floor, cap, band, tier_edge, baseline),
+            labels,
+            seed,
+            resamples,
+            calibration,
+        )
 
-    def power(self, points: str, base: str = "0.3", per_problem: str = "2", icc: str = "0.1", target: str = "0.8",
-              sensitivity: str = "1", specificity: str = "1", seed: str = "0") -> Answer:
+    def power(
+        self,
+        points: str,
+        base: str = "0.3",
+        per_problem: str = "2",
+        icc: str = "0.1",
+        target: str = "0.8",
+        sensitivity: str = "1",
+        specificity: str = "1",
+        seed: str = "0",
+    ) -> Answer:
         """How many problems and transfers show a difference of so many points, by simulation under clustering.
 
         Example:
@@ -127,8 +257,15 @@ class Commands:
         """
         return numbers.power(points, base, per_problem, icc, target, sensitivity, specificity, seed)
 
-    def simulate(self, out: str, models: str = "2", problems: str = "74", replicates: str = "1", raters: str = "2",
-                 seed: str = "0") -> Answer:
+    def simulate(
+        self,
+        out: str,
+        models: str = "2",
+        problems: str = "74",
+        replicates: str = "1",
+        raters: str = "2",
+        seed: str = "0",
+    ) -> Answer:
         """Write a synthetic study with known truth, marked so in every output.
 
         Example:
@@ -153,14 +290,21 @@ class Commands:
           mkb-analyze doctor
         """
         from mkb_analyze.doctor import examine
+
         rows = examine(str(endpoint) if endpoint else None)
-        lines = [f"{'ok ' if r['ok'] else '-- '} {r['what']}: {r['found']}" + (f" ({r['cure']})" if r["cure"] else "") for r in rows]
+        lines = [
+            f"{'ok ' if r['ok'] else '-- '} {r['what']}: {r['found']}" + (f" ({r['cure']})" if r["cure"] else "")
+            for r in rows
+        ]
         return Answer("\n".join(lines), rows)
 
     @staticmethod
     def overview() -> str:
         """The list of verbs with what each does, for `mkb-analyze --help`."""
-        lines = ["mkb-analyze VERB [options]: whether a kernel agent's note helps or harms the next attempt, and why", ""]
+        lines = [
+            "mkb-analyze VERB [options]: whether a kernel agent's note helps or harms the next attempt, and why",
+            "",
+        ]
         for name, verb in vars(Commands).items():
             if name.startswith("_") or name == "overview":
                 continue
@@ -170,8 +314,11 @@ class Commands:
                         lines.append(f"  {(name + ' ' + inner).replace('_', '-'):18s} {_first(method)}")
             else:
                 lines.append(f"  {name.replace('_', '-'):18s} {_first(verb)}")
-        lines += ["", "`mkb-analyze VERB --help` shows a verb's options and an example. On every verb: --json, --quiet,",
-                  "--log-file FILE. Exit status: 0 done, 1 a negative verdict, 2 a mistake in what was asked, 130 stopped."]
+        lines += [
+            "",
+            "`mkb-analyze VERB --help` shows a verb's options and an example. On every verb: --json, --quiet,",
+            "--log-file FILE. Exit status: 0 done, 1 a negative verdict, 2 a mistake in what was asked, 130 stopped.",
+        ]
         return "\n".join(lines)
 
 

@@ -76,6 +76,7 @@ def _dispatch(argv: list[str], as_json: bool) -> int:
         return OK
     if argv[0] == "--version":
         from importlib.metadata import version
+
         print(version("mkb-analyze"))
         return OK
     if argv == ["problems"]:
@@ -101,11 +102,15 @@ def _bind(commands: type, argv: list[str]) -> Callable[[], Answer]:
         @functools.wraps(verb)
         def record(self: Any, *args: Any, **kwargs: Any) -> None:
             calls.append(functools.partial(verb, self, *args, **kwargs))
+
         return record
 
     def mirror(group: type) -> type:
-        members = {n: mirror(v) if inspect.isclass(v) else recording(v)
-                   for n, v in vars(group).items() if not n.startswith("_") and n != "overview"}
+        members = {
+            n: mirror(v) if inspect.isclass(v) else recording(v)
+            for n, v in vars(group).items()
+            if not n.startswith("_") and n != "overview"
+        }
         return type(group.__name__, (), members)
 
     said = io.StringIO()
@@ -116,7 +121,9 @@ def _bind(commands: type, argv: list[str]) -> Callable[[], Answer]:
         calls.clear()
     if len(calls) != 1:
         why = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue()).strip().split("\n", 1)[0].removeprefix("ERROR: ")
-        raise UserError(f"{' '.join(argv)}: {why or 'arguments are left over or missing'} (`mkb-analyze {argv[0]} --help`)")
+        raise UserError(
+            f"{' '.join(argv)}: {why or 'arguments are left over or missing'} (`mkb-analyze {argv[0]} --help`)"
+        )
     return calls[0]
 
 
@@ -124,7 +131,9 @@ def _find(commands: type, argv: list[str]) -> tuple[Any, int]:
     """The verb's function and how many words name it; one UserError for a word that names nothing."""
     node: Any = commands
     for depth, word in enumerate(argv):
-        names = [n for n in vars(node if inspect.isclass(node) else type(node)) if not n.startswith("_") and n != "overview"]
+        names = [
+            n for n in vars(node if inspect.isclass(node) else type(node)) if not n.startswith("_") and n != "overview"
+        ]
         name = word.replace("-", "_")
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
@@ -148,7 +157,7 @@ def _check_flags(verb: Any, words: list[str]) -> None:
     signature = inspect.signature(verb).parameters
     parameters = [n for n in signature if n != "self"]
     seen: set[str] = set()
-    for word, following in zip(words, [*words[1:], "--"]):
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
         if not word.startswith("--") or word == "--":
             continue
         name = word[2:].split("=", 1)[0].replace("-", "_")
@@ -173,9 +182,7 @@ def _quoted(argv: list[str]) -> list[str]:
         if word.startswith("--") and "=" in word:
             name, value = word.split("=", 1)
             out.append(f"{name}={_literal(value)}")
-        elif word.startswith("-") and not re.fullmatch(r"-?\d.*", word):
-            out.append(word)
-        elif len(out) == 0 or re.fullmatch(r"[a-z][a-z-]*", word):
+        elif word.startswith("-") and not re.fullmatch(r"-?\d.*", word) or len(out) == 0 or re.fullmatch(r"[a-z][a-z-]*", word):
             out.append(word)
         else:
             out.append(_literal(word))
@@ -183,7 +190,11 @@ def _quoted(argv: list[str]) -> list[str]:
 
 
 def _literal(value: str) -> str:
-    return value if re.fullmatch(r"[A-Za-z_][\w-]*", value) and value not in ("None", "True", "False") else json.dumps(value)
+    return (
+        value
+        if re.fullmatch(r"[A-Za-z_][\w-]*", value) and value not in ("None", "True", "False")
+        else json.dumps(value)
+    )
 
 
 def _log_file(argv: list[str]) -> list[str]:
@@ -193,17 +204,24 @@ def _log_file(argv: list[str]) -> list[str]:
             if not joined and index + 1 >= len(argv):
                 raise UserError("--log-file: a path is due after it")
             path = word.split("=", 1)[1] if joined else argv[index + 1]
-            logging.basicConfig(filename=path, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-            return argv[:index] + argv[index + (1 if joined else 2):]
+            logging.basicConfig(
+                filename=path, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s"
+            )
+            return argv[:index] + argv[index + (1 if joined else 2) :]
     return argv
 
 
-def _one_line_warning(message: Any, category: type, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+def _one_line_warning(
+    message: Any, category: type, filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
     if issubclass(category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
         return
     print(f"warning: {printable(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def _fail(line: str, as_json: bool) -> int:
-    print(json.dumps({"error": line}) if as_json else f"mkb-analyze: {printable(line)}", file=sys.stdout if as_json else sys.stderr)
+    print(
+        json.dumps({"error": line}) if as_json else f"mkb-analyze: {printable(line)}",
+        file=sys.stdout if as_json else sys.stderr,
+    )
     return USAGE

@@ -145,8 +145,10 @@ def _notes(pairs: Iterable[tuple[str, Annotation]], unscored: Counter) -> dict[s
 def _claim(span: tuple[int, int], said: dict[str, Any]) -> LabelledClaim:
     votes = vote({name: c.label for name, c in said.items()})
     chosen = [c for c in said.values() if c.label is not None and c.label == votes.label]
-    flags = {key: Counter(str(c.flags[key]) for c in chosen if key in c.flags).most_common(1)[0][0]
-             for key in sorted({k for c in chosen for k in c.flags})}
+    flags = {
+        key: Counter(str(c.flags[key]) for c in chosen if key in c.flags).most_common(1)[0][0]
+        for key in sorted({k for c in chosen for k in c.flags})
+    }
     known = [c.probability for c in chosen if c.probability is not None]
     return LabelledClaim(*span, votes, flags, sum(known) / len(known) if known else None)
 
@@ -160,8 +162,11 @@ def _transfers(pairs: Iterable[tuple[str, Attribution]], unscored: Counter) -> d
         for record in said.values():
             if record.unscored:
                 unscored[_reason(record.unscored)] += 1
-        out[key] = LabelledTransfer(vote({n: r.cause for n, r in said.items()}),
-                                    vote({n: r.adherence for n, r in said.items()}), tuple(said.values()))
+        out[key] = LabelledTransfer(
+            vote({n: r.cause for n, r in said.items()}),
+            vote({n: r.adherence for n, r in said.items()}),
+            tuple(said.values()),
+        )
     return out
 
 
@@ -186,24 +191,49 @@ def _settle(study: Study, notes: dict, transfers: dict, fates: dict, rubrics: di
         if record.task == "content":
             old = {(c.start, c.end): c for c in notes.get(record.item, ())}
             notes[record.item] = tuple(
-                LabelledClaim(c["start"], c["end"],
-                              Votes(c.get("label"), 0.0, {**(old[s].votes.by_rater if (s := (c["start"], c["end"])) in old else {}),
-                                                          **dict.fromkeys(who, c.get("label"))}),
-                              {k: str(v) for k, v in (c.get("flags") or {}).items()})
-                for c in sorted(decision.get("claims", ()), key=lambda c: c["start"]))
+                LabelledClaim(
+                    c["start"],
+                    c["end"],
+                    Votes(
+                        c.get("label"),
+                        0.0,
+                        {
+                            **(old[s].votes.by_rater if (s := (c["start"], c["end"])) in old else {}),
+                            **dict.fromkeys(who, c.get("label")),
+                        },
+                    ),
+                    {k: str(v) for k, v in (c.get("flags") or {}).items()},
+                )
+                for c in sorted(decision.get("claims", ()), key=lambda c: c["start"])
+            )
         elif record.task == "attribution":
             old_t = transfers.get(record.item)
             transfers[record.item] = LabelledTransfer(
-                Votes(decision.get("cause"), 0.0, {**(old_t.cause.by_rater if old_t else {}), **dict.fromkeys(who, decision.get("cause"))}),
-                Votes(decision.get("adherence"), 0.0, {**(old_t.adherence.by_rater if old_t else {}), **dict.fromkeys(who, decision.get("adherence"))}),
-                old_t.records if old_t else ())
+                Votes(
+                    decision.get("cause"),
+                    0.0,
+                    {**(old_t.cause.by_rater if old_t else {}), **dict.fromkeys(who, decision.get("cause"))},
+                ),
+                Votes(
+                    decision.get("adherence"),
+                    0.0,
+                    {**(old_t.adherence.by_rater if old_t else {}), **dict.fromkeys(who, decision.get("adherence"))},
+                ),
+                old_t.records if old_t else (),
+            )
         else:
             transfer, _, span = record.item.rpartition(":")
             start, _, end = span.partition("-")
             key = (transfer, int(start), int(end))
             old_f = fates.get(key)
-            fates[key] = (Votes(decision.get("fate"), 0.0, {**(old_f[0].by_rater if old_f else {}), **dict.fromkeys(who, decision.get("fate"))}),
-                          old_f[1] if old_f else ())
+            fates[key] = (
+                Votes(
+                    decision.get("fate"),
+                    0.0,
+                    {**(old_f[0].by_rater if old_f else {}), **dict.fromkeys(who, decision.get("fate"))},
+                ),
+                old_f[1] if old_f else (),
+            )
 
 
 def _reason(text: str) -> str:

@@ -35,13 +35,16 @@ def group_metrics(transfers: Sequence[Transfer]) -> dict[str, Any]:
     """One group's block of `results.json`: coverage, contrast, with a note only, and by the source's verdict."""
     resolved = [t for t in transfers if t.resolved]
     return {
-        "n_cell_replicates": len(transfers), "n_resolved": len(resolved),
+        "n_cell_replicates": len(transfers),
+        "n_resolved": len(resolved),
         "source_coverage": _share(resolved, lambda t: _passed(t.source)),
         "skill_coverage": _share(resolved, lambda t: not t.skipped),
         **contrast(resolved),
         "with_skill": contrast([t for t in resolved if not t.skipped]),
-        "by_source_verdict": {"passed": contrast([t for t in resolved if _passed(t.source)]),
-                              "failed": contrast([t for t in resolved if not _passed(t.source)])},
+        "by_source_verdict": {
+            "passed": contrast([t for t in resolved if _passed(t.source)]),
+            "failed": contrast([t for t in resolved if not _passed(t.source)]),
+        },
     }
 
 
@@ -50,9 +53,12 @@ def overall(transfers: Iterable[Transfer]) -> dict[str, Any]:
     rows = sorted(transfers, key=lambda t: (t.problem, t.problem_name or "", t.direction, t.replicate))
     directions = sorted({t.direction for t in rows})
     families = sorted({t.family for t in rows if t.family})
-    return {"n_cells": len({(t.problem, t.problem_name, t.direction) for t in rows}), **group_metrics(rows),
-            "by_direction": {d: group_metrics([t for t in rows if t.direction == d]) for d in directions},
-            "by_category": {f: group_metrics([t for t in rows if t.family == f]) for f in families}}
+    return {
+        "n_cells": len({(t.problem, t.problem_name, t.direction) for t in rows}),
+        **group_metrics(rows),
+        "by_direction": {d: group_metrics([t for t in rows if t.direction == d]) for d in directions},
+        "by_category": {f: group_metrics([t for t in rows if t.family == f]) for f in families},
+    }
 
 
 def _passed(attempt: Attempt | None) -> bool:

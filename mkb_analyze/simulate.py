@@ -39,8 +39,17 @@ class Truth:
     closure_share: float = 0.4
 
 
-def simulate(out: str | Path, rubric: Rubric, *, n_models: int = 2, n_problems: int = 74, n_replicates: int = 1,
-             n_raters: int = 2, seed: int = 0, truth: Truth = Truth()) -> Study:
+def simulate(
+    out: str | Path,
+    rubric: Rubric,
+    *,
+    n_models: int = 2,
+    n_problems: int = 74,
+    n_replicates: int = 1,
+    n_raters: int = 2,
+    seed: int = 0,
+    truth: Truth = Truth(),
+) -> Study:
     """Write a synthetic study: solo and conditioned attempts of both directions, notes and annotations.
 
     The same arguments give the same bytes. The manifest says `synthetic` and holds the truth.
@@ -53,9 +62,16 @@ def simulate(out: str | Path, rubric: Rubric, *, n_models: int = 2, n_problems: 
             raise UserError(f"--{name} {value}: at least 1 is due")
     if (Path(out) / "study.json").exists():
         raise UserError(f"{out}: a study is here already; give a new folder")
-    study = Study.create(out, synthetic=True, truth=asdict(truth), origin={"kind": "simulate", "seed": seed},
-                         dsls=list(catalogue.STUDY_PAIR), device="simulated", baseline="simulated",
-                         contract=contract.settings())
+    study = Study.create(
+        out,
+        synthetic=True,
+        truth=asdict(truth),
+        origin={"kind": "simulate", "seed": seed},
+        dsls=list(catalogue.STUDY_PAIR),
+        device="simulated",
+        baseline="simulated",
+        contract=contract.settings(),
+    )
     rng = np.random.default_rng(seed)
     raters = [_rater(rubric, k) for k in range(n_raters)]
     model_effects = rng.normal(0, truth.model_sd, n_models)
@@ -63,8 +79,19 @@ def simulate(out: str | Path, rubric: Rubric, *, n_models: int = 2, n_problems: 
     with study.writing():
         for m in range(n_models):
             for p in range(n_problems):
-                made = list(_cell(study, rubric, rng, truth, f"simulated-{m + 1}", p + 1, n_replicates,
-                                  model_effects[m] + problem_effects[p], raters))
+                made = list(
+                    _cell(
+                        study,
+                        rubric,
+                        rng,
+                        truth,
+                        f"simulated-{m + 1}",
+                        p + 1,
+                        n_replicates,
+                        model_effects[m] + problem_effects[p],
+                        raters,
+                    )
+                )
                 study.append("attempts", [a for attempts, _ in made for a in attempts])
                 labels = [x for _, annotations in made for x in annotations]
                 if labels:
@@ -72,13 +99,26 @@ def simulate(out: str | Path, rubric: Rubric, *, n_models: int = 2, n_problems: 
     return study
 
 
-def _cell(study: Study, rubric: Rubric, rng: np.random.Generator, truth: Truth, model: str, problem: int,
-          n_replicates: int, level: float, raters: list[Rater]) -> Iterator[tuple[list[Attempt], list[Annotation]]]:
+def _cell(
+    study: Study,
+    rubric: Rubric,
+    rng: np.random.Generator,
+    truth: Truth,
+    model: str,
+    problem: int,
+    n_replicates: int,
+    level: float,
+    raters: list[Rater],
+) -> Iterator[tuple[list[Attempt], list[Annotation]]]:
     pair = catalogue.STUDY_PAIR
     for replicate in range(1, n_replicates + 1):
-        base = {"model": model, "problem": problem, "problem_name": f"simulated_{problem:02d}",
-                "family": catalogue.family_of(problem) or catalogue.FAMILIES[problem % len(catalogue.FAMILIES)],
-                "replicate": replicate}
+        base = {
+            "model": model,
+            "problem": problem,
+            "problem_name": f"simulated_{problem:02d}",
+            "family": catalogue.family_of(problem) or catalogue.FAMILIES[problem % len(catalogue.FAMILIES)],
+            "replicate": replicate,
+        }
         solos: dict[str, tuple[float | None, Attempt, bool]] = {}
         attempts: list[Attempt] = []
         annotations: list[Annotation] = []
@@ -94,8 +134,15 @@ def _cell(study: Study, rubric: Rubric, rng: np.random.Generator, truth: Truth, 
         yield attempts, annotations
 
 
-def _conditioned(base: dict[str, Any], rng: np.random.Generator, truth: Truth, level: float, source: str, target: str,
-                 solos: dict[str, tuple[float | None, Attempt, bool]]) -> Attempt:
+def _conditioned(
+    base: dict[str, Any],
+    rng: np.random.Generator,
+    truth: Truth,
+    level: float,
+    source: str,
+    target: str,
+    solos: dict[str, tuple[float | None, Attempt, bool]],
+) -> Attempt:
     source_speed, source_solo, closed = solos[source]
     target_speed = solos[target][0]
     arm = {**base, "dsl": target, "arm": Arm.CONDITIONED, "source_dsl": source, "generation": 1}
@@ -105,8 +152,11 @@ def _conditioned(base: dict[str, Any], rng: np.random.Generator, truth: Truth, l
     shift = truth.above_effect if rank[0] > rank[1] else truth.below_effect if rank[0] < rank[1] else 0.0
     shift += truth.closure_effect if closed else 0.0
     log_speed = _log_speed(rng, truth, level)
-    return Attempt(**arm, source_note_sha256=source_solo.note_sha256,
-                   **_outcome(rng, None if log_speed is None else log_speed + shift))
+    return Attempt(
+        **arm,
+        source_note_sha256=source_solo.note_sha256,
+        **_outcome(rng, None if log_speed is None else log_speed + shift),
+    )
 
 
 def _log_speed(rng: np.random.Generator, truth: Truth, level: float) -> float | None:
@@ -115,19 +165,36 @@ def _log_speed(rng: np.random.Generator, truth: Truth, level: float) -> float | 
 
 
 def _outcome(rng: np.random.Generator, log_speed: float | None) -> dict[str, Any]:
-    usage = Usage(n_input_tokens=int(rng.integers(20_000, 200_000)), n_output_tokens=int(rng.integers(5_000, 50_000)),
-                  agent_s=round(float(rng.uniform(300, 2400)), 1))
+    usage = Usage(
+        n_input_tokens=int(rng.integers(20_000, 200_000)),
+        n_output_tokens=int(rng.integers(5_000, 50_000)),
+        agent_s=round(float(rng.uniform(300, 2400)), 1),
+    )
     if log_speed is None:
         verdict = Verdict(passed=False, stage=Stage.CORRECTNESS, reason="wrong result (simulated)")
         return {"verdict": verdict, "usage": usage, "submissions": (Submission(index=1, verdict=verdict),)}
     reference_ms, speedup = 1.0, round(math.exp(log_speed), 6)
-    verdict = Verdict(passed=True, stage=Stage.DONE, kernel_ms=round(reference_ms / speedup, 9), reference_ms=reference_ms,
-                      speedup=speedup)
+    verdict = Verdict(
+        passed=True,
+        stage=Stage.DONE,
+        kernel_ms=round(reference_ms / speedup, 9),
+        reference_ms=reference_ms,
+        speedup=speedup,
+    )
     return {"verdict": verdict, "usage": usage, "submissions": (Submission(index=1, verdict=verdict),)}
 
 
-def _note(study: Study, rubric: Rubric, rng: np.random.Generator, truth: Truth, raters: list[Rater], model: str,
-          problem: int, replicate: int, dsl: str) -> tuple[str | None, bool, list[Annotation]]:
+def _note(
+    study: Study,
+    rubric: Rubric,
+    rng: np.random.Generator,
+    truth: Truth,
+    raters: list[Rater],
+    model: str,
+    problem: int,
+    replicate: int,
+    dsl: str,
+) -> tuple[str | None, bool, list[Annotation]]:
     """A note with its true labels; returns its digest (None: no note), whether it is closed, and the annotations."""
     if rng.random() >= truth.note_share:
         return None, False, []
@@ -150,9 +217,14 @@ def _note(study: Study, rubric: Rubric, rng: np.random.Generator, truth: Truth, 
     for rater in raters:
         wrong = rng.random(len(labels)) >= truth.rater_accuracy
         others = rng.integers(0, len(answers), len(labels))
-        said = [answers[o] if w else label for w, o, label in zip(wrong, others, labels)]
-        out.append(Annotation(note_sha256=sha, rater=rater, claims=tuple(
-            ClaimLabel(start=a, end=b, label=label) for (a, b), label in zip(spans, said))))
+        said = [answers[o] if w else label for w, o, label in zip(wrong, others, labels, strict=False)]
+        out.append(
+            Annotation(
+                note_sha256=sha,
+                rater=rater,
+                claims=tuple(ClaimLabel(start=a, end=b, label=label) for (a, b), label in zip(spans, said, strict=False)),
+            )
+        )
     return sha, closed, out
 
 

@@ -42,7 +42,10 @@ class Table:
         for column in self.columns:
             header.append(column.key)
             if column.key in wide:
-                header += [f"{column.key}_{part}" for part in ("low", "high", "level", "n", "p", "q", "method", "reason", "notes")]
+                header += [
+                    f"{column.key}_{part}"
+                    for part in ("low", "high", "level", "n", "p", "q", "method", "reason", "notes")
+                ]
         body = []
         for row in self.rows:
             line: list[Any] = []
@@ -70,19 +73,36 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, estimates as objects."""
-        return {"name": self.name, "title": self.title, "reading": self.reading, "notes": list(self.notes),
-                "rows": [{c.key: (r[c.key].to_dict() if isinstance(r.get(c.key), Estimate) else plain(r.get(c.key)))
-                          for c in self.columns} for r in self.rows]}
+        return {
+            "name": self.name,
+            "title": self.title,
+            "reading": self.reading,
+            "notes": list(self.notes),
+            "rows": [
+                {
+                    c.key: (r[c.key].to_dict() if isinstance(r.get(c.key), Estimate) else plain(r.get(c.key)))
+                    for c in self.columns
+                }
+                for r in self.rows
+            ],
+        }
 
     def markdown(self) -> str:
-        lines = ["| " + " | ".join(c.label for c in self.columns) + " |", "|" + "|".join(" --- " for _ in self.columns) + "|"]
+        lines = [
+            "| " + " | ".join(c.label for c in self.columns) + " |",
+            "|" + "|".join(" --- " for _ in self.columns) + "|",
+        ]
         lines += ["| " + " | ".join(_md(show(r.get(c.key), c.kind)) for c in self.columns) + " |" for r in self.rows]
         return "\n".join(lines) + "\n"
 
     def latex(self) -> str:
         spec = "".join("l" if c.kind == "text" else "r" for c in self.columns)
-        lines = [rf"\begin{{tabular}}{{{spec}}}", r"\toprule",
-                 " & ".join(_tex(c.label) for c in self.columns) + r" \\", r"\midrule"]
+        lines = [
+            rf"\begin{{tabular}}{{{spec}}}",
+            r"\toprule",
+            " & ".join(_tex(c.label) for c in self.columns) + r" \\",
+            r"\midrule",
+        ]
         lines += [" & ".join(_tex(show(r.get(c.key), c.kind)) for c in self.columns) + r" \\" for r in self.rows]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
@@ -146,8 +166,20 @@ def _md(text: str) -> str:
     return " ".join(text.split())
 
 
-_TEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-        "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "×": r"$\times$", "–": "--"}
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "×": r"$\times$",
+    "–": "--",
+}
 
 
 def _tex(text: str) -> str:

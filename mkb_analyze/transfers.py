@@ -123,12 +123,17 @@ class Transfer:
         """What labels of this transfer name: the cell and the digests of all that a rater sees."""
         conditioned, solo = self.conditioned, self.target_solo
         return TransferRef(
-            model=self.model, problem=self.problem, source_dsl=self.source_dsl, target_dsl=self.target_dsl,
-            replicate=self.replicate, generation=self.generation,
+            model=self.model,
+            problem=self.problem,
+            source_dsl=self.source_dsl,
+            target_dsl=self.target_dsl,
+            replicate=self.replicate,
+            generation=self.generation,
             source_note_sha256=self.source_note_sha256,
             solo_kernel_sha256=solo.kernel_sha256 if solo else None,
             conditioned_kernel_sha256=conditioned.kernel_sha256 if conditioned else None,
-            own_note_sha256=conditioned.note_sha256 if conditioned else None)
+            own_note_sha256=conditioned.note_sha256 if conditioned else None,
+        )
 
     @property
     def source_note_sha256(self) -> str | None:
@@ -144,8 +149,14 @@ class Transfer:
 
 def key_of(triple: pairing.Triple) -> str:
     """The name of a triple's transfer, as `Transfer.key` has it."""
-    return TransferRef(model=triple.model, problem=triple.problem, source_dsl=triple.source_dsl, target_dsl=triple.target_dsl,
-                       replicate=triple.replicate, generation=triple.generation).key
+    return TransferRef(
+        model=triple.model,
+        problem=triple.problem,
+        source_dsl=triple.source_dsl,
+        target_dsl=triple.target_dsl,
+        replicate=triple.replicate,
+        generation=triple.generation,
+    ).key
 
 
 def tier(attempt: Attempt, settings: Settings) -> Tier:
@@ -217,10 +228,20 @@ def pooled_baseline(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 def _judge(triple: pairing.Triple, settings: Settings) -> Transfer:
     base = Transfer(
-        model=triple.model, problem=triple.problem, problem_name=triple.problem_name, family=triple.family,
-        source_dsl=triple.source_dsl, target_dsl=triple.target_dsl, replicate=triple.replicate,
-        generation=triple.generation, source=triple.source, target_solo=triple.target_solo,
-        conditioned=triple.conditioned, skipped=triple.skipped, reason=triple.reason)
+        model=triple.model,
+        problem=triple.problem,
+        problem_name=triple.problem_name,
+        family=triple.family,
+        source_dsl=triple.source_dsl,
+        target_dsl=triple.target_dsl,
+        replicate=triple.replicate,
+        generation=triple.generation,
+        source=triple.source,
+        target_solo=triple.target_solo,
+        conditioned=triple.conditioned,
+        skipped=triple.skipped,
+        reason=triple.reason,
+    )
     if triple.reason is not None:
         return base
     source, solo = tier(triple.source, settings), tier(triple.target_solo, settings)
@@ -230,30 +251,82 @@ def _judge(triple: pairing.Triple, settings: Settings) -> Transfer:
     raw = final.verdict.speedup / triple.target_solo.verdict.speedup if both else None
     conditioned = tier(final, settings)
     neutral = triple.skipped or (conditioned is Tier.FAILED and solo is Tier.FAILED)
-    return Transfer(**{**vars(base), "ratio": ratio, "raw_ratio": raw,
-                       "outcome": Outcome.NEUTRAL if neutral else outcome_of(ratio, settings),
-                       "standing": standing_of(source, solo), "source_tier": source, "solo_tier": solo,
-                       "conditioned_tier": conditioned})
+    return Transfer(
+        **{
+            **vars(base),
+            "ratio": ratio,
+            "raw_ratio": raw,
+            "outcome": Outcome.NEUTRAL if neutral else outcome_of(ratio, settings),
+            "standing": standing_of(source, solo),
+            "source_tier": source,
+            "solo_tier": solo,
+            "conditioned_tier": conditioned,
+        }
+    )
 
 
 def frame(transfers: Iterable[Transfer]) -> pd.DataFrame:
     """One tidy row a transfer: names, tiers, speedups, ratio, outcome, standing, digests."""
     rows: list[dict[str, Any]] = []
     for t in transfers:
-        rows.append({
-            "transfer": t.key, "model": t.model, "problem": t.problem, "problem_name": t.problem_name,
-            "family": t.family, "source_dsl": t.source_dsl, "target_dsl": t.target_dsl, "direction": t.direction,
-            "replicate": t.replicate, "generation": t.generation, "resolved": t.resolved, "skipped": t.skipped,
-            "reason": t.reason, "source_tier": t.source_tier, "solo_tier": t.solo_tier,
-            "conditioned_tier": t.conditioned_tier, "standing": t.standing,
-            "source_speedup": _speedup(t.source), "solo_speedup": _speedup(t.target_solo),
-            "conditioned_speedup": _speedup(t.conditioned), "ratio": t.ratio, "raw_ratio": t.raw_ratio,
-            "log_ratio": t.log_ratio, "outcome": t.outcome, "source_note_sha256": t.source_note_sha256,
-            "own_note_sha256": t.own_note_sha256})
-    columns = ["transfer", "model", "problem", "problem_name", "family", "source_dsl", "target_dsl", "direction",
-               "replicate", "generation", "resolved", "skipped", "reason", "source_tier", "solo_tier",
-               "conditioned_tier", "standing", "source_speedup", "solo_speedup", "conditioned_speedup", "ratio",
-               "raw_ratio", "log_ratio", "outcome", "source_note_sha256", "own_note_sha256"]
+        rows.append(
+            {
+                "transfer": t.key,
+                "model": t.model,
+                "problem": t.problem,
+                "problem_name": t.problem_name,
+                "family": t.family,
+                "source_dsl": t.source_dsl,
+                "target_dsl": t.target_dsl,
+                "direction": t.direction,
+                "replicate": t.replicate,
+                "generation": t.generation,
+                "resolved": t.resolved,
+                "skipped": t.skipped,
+                "reason": t.reason,
+                "source_tier": t.source_tier,
+                "solo_tier": t.solo_tier,
+                "conditioned_tier": t.conditioned_tier,
+                "standing": t.standing,
+                "source_speedup": _speedup(t.source),
+                "solo_speedup": _speedup(t.target_solo),
+                "conditioned_speedup": _speedup(t.conditioned),
+                "ratio": t.ratio,
+                "raw_ratio": t.raw_ratio,
+                "log_ratio": t.log_ratio,
+                "outcome": t.outcome,
+                "source_note_sha256": t.source_note_sha256,
+                "own_note_sha256": t.own_note_sha256,
+            }
+        )
+    columns = [
+        "transfer",
+        "model",
+        "problem",
+        "problem_name",
+        "family",
+        "source_dsl",
+        "target_dsl",
+        "direction",
+        "replicate",
+        "generation",
+        "resolved",
+        "skipped",
+        "reason",
+        "source_tier",
+        "solo_tier",
+        "conditioned_tier",
+        "standing",
+        "source_speedup",
+        "solo_speedup",
+        "conditioned_speedup",
+        "ratio",
+        "raw_ratio",
+        "log_ratio",
+        "outcome",
+        "source_note_sha256",
+        "own_note_sha256",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -75,6 +75,7 @@ class CudaArrays:
 
     def __init__(self) -> None:
         import cupy
+
         self.xp = cupy
         self.runtime = cupy.cuda.runtime
         self.runtime.setDevice(0)
@@ -107,7 +108,7 @@ class CudaArrays:
         if self._touched is None:
             self._touched = self.runtime.malloc(256)
         self.runtime.memset(self._touched, 0, 256)
-        self.timed(_nothing)      # the clock's own code is warm, too, when it counts
+        self.timed(_nothing)  # the clock's own code is warm, too, when it counts
 
     def clear(self, arrays: tuple) -> None:
         """Start to fill arrays with zeros: some work for the device that is no kernel."""
@@ -148,6 +149,7 @@ def n_gpus() -> int:
 def _count_gpus() -> tuple[int, str]:
     try:
         import cupy
+
         return int(cupy.cuda.runtime.getDeviceCount()), ""
     except Exception as fault:  # an absent package, driver or device all mean the same here, and CuPy's errors vary
         return 0, f" ({type(fault).__name__}: {str(fault)[:200]})"
@@ -163,6 +165,8 @@ def open_arrays(device: str) -> Arrays:
         raise UserError(f"{device!r}: a device is cuda or cpu")
     if device not in _opened:
         if device == "cuda" and not n_gpus():
-            raise UserError(f"cuda: no GPU that CuPy can use{_count_gpus()[1]}; install the extra `gpu` on a machine with one, or say --device cpu")
+            raise UserError(
+                f"cuda: no GPU that CuPy can use{_count_gpus()[1]}; install the extra `gpu` on a machine with one, or say --device cpu"
+            )
         _opened[device] = CudaArrays() if device == "cuda" else HostArrays()
     return _opened[device]

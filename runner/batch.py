@@ -25,8 +25,14 @@ class Job:
     label: dict[str, Any] = field(default_factory=dict)
 
 
-def evaluate_many(jobs: Iterable[Job], out_jsonl: Path | str | None = None, *, device: str | None = None,
-                  timeout_s: float = contract.MAX_EVAL_S, show: Callable[[str], None] = print) -> list[Verdict]:
+def evaluate_many(
+    jobs: Iterable[Job],
+    out_jsonl: Path | str | None = None,
+    *,
+    device: str | None = None,
+    timeout_s: float = contract.MAX_EVAL_S,
+    show: Callable[[str], None] = print,
+) -> list[Verdict]:
     """Grade the jobs one after the other, so that each is alone on the device while it is timed.
 
     The next job's child imports while this one is loaded and checked; nothing is timed before those imports are over.
@@ -40,10 +46,24 @@ def evaluate_many(jobs: Iterable[Job], out_jsonl: Path | str | None = None, *, d
             if index + 1 < len(jobs):
                 following = jobs[index + 1].dsl
                 pool.prepare(following, pick_device(following, device), 1)
-            verdict = evaluate(job.problem, job.dsl, job.kernel, size=job.size, device=where, timeout_s=timeout_s,
-                               child=child, before_timing=pool.wait_until_ready)
+            verdict = evaluate(
+                job.problem,
+                job.dsl,
+                job.kernel,
+                size=job.size,
+                device=where,
+                timeout_s=timeout_s,
+                child=child,
+                before_timing=pool.wait_until_ready,
+            )
             verdicts.append(verdict)
-            line = {"problem": job.problem.number, "dsl": job.dsl, "kernel": str(job.kernel), **job.label, "verdict": verdict.line()}
+            line = {
+                "problem": job.problem.number,
+                "dsl": job.dsl,
+                "kernel": str(job.kernel),
+                **job.label,
+                "verdict": verdict.line(),
+            }
             if out_jsonl is not None:
                 _append(Path(out_jsonl), line)
             show(summary(job, verdict))
@@ -55,7 +75,11 @@ def summary(job: Job, verdict: Verdict) -> str:
     figures = ""
     if verdict.kernel_ms is not None and verdict.reference_ms is not None:
         figures = f" kernel {verdict.kernel_ms:.4f} ms, reference {verdict.reference_ms:.4f} ms"
-    result = f"passed, speedup {verdict.speedup:.2f}" if verdict.passed else f"{verdict.stage.value}: {(verdict.reason or '')[:200]}"
+    result = (
+        f"passed, speedup {verdict.speedup:.2f}"
+        if verdict.passed
+        else f"{verdict.stage.value}: {(verdict.reason or '')[:200]}"
+    )
     return f"{job.problem.number:02d} {job.dsl} {job.kernel.name}: {result}{figures} [{verdict.eval_s or 0:.1f} s]"
 
 

@@ -10,7 +10,7 @@ from runner.arrays import Arrays, dtype_of, is_array
 from runner.channel import CONTROL_BYTES, SharedMemory
 
 ALIGN = 512
-POISON = 0xFF      # NaN in every float type, -1 in every integer type: nothing that a right answer consists of
+POISON = 0xFF  # NaN in every float type, -1 in every integer type: nothing that a right answer consists of
 _H2D, _D2H, _D2D = 1, 2, 3
 
 
@@ -62,8 +62,12 @@ class Boxes:
 
     def layout(self) -> dict[str, Any]:
         """What the child is told: slots, and on the GPU the handles."""
-        layout = {"inbox": [slot and slot.plain() for slot in self.inbox], "n_inbox_bytes": self.n_inbox_bytes,
-                  "n_mailbox_bytes": self.n_mailbox_bytes, "mailbox": [slot.plain() for slot in self.mailbox]}
+        layout = {
+            "inbox": [slot and slot.plain() for slot in self.inbox],
+            "n_inbox_bytes": self.n_inbox_bytes,
+            "n_mailbox_bytes": self.n_mailbox_bytes,
+            "mailbox": [slot.plain() for slot in self.mailbox],
+        }
         # MKB_CUDA_IPC=0 takes the other way on purpose: copies through the host.
         if self._at and os.environ.get("MKB_CUDA_IPC", "1") != "0":
             try:
@@ -74,7 +78,7 @@ class Boxes:
 
     def write(self, inputs: tuple) -> None:
         """Put one draw's arrays into the inbox."""
-        for slot, value in zip(self.inbox, inputs):
+        for slot, value in zip(self.inbox, inputs, strict=False):
             if slot is None or not slot.n_bytes:
                 continue
             value = self.arrays.xp.ascontiguousarray(value)
@@ -98,7 +102,7 @@ class Boxes:
     def first_changed(self, inputs: tuple) -> int | None:
         """Index of the first input that no longer holds what was written, None if all do."""
         xp = self.arrays.xp
-        for index, (slot, value) in enumerate(zip(self.inbox, inputs)):
+        for index, (slot, value) in enumerate(zip(self.inbox, inputs, strict=False)):
             if slot is None or not slot.n_bytes:
                 continue
             value = xp.ascontiguousarray(value).reshape(-1).view(np.uint8)
@@ -188,8 +192,13 @@ class BorrowedBoxes:
         claims = []
         for index, value in enumerate(outputs[:64]):
             plain = type(value) is self.arrays.xp.ndarray
-            claims.append([f"{type(value).__module__}.{type(value).__name__}",
-                           list(value.shape) if plain else None, np.dtype(value.dtype).name if plain else None])
+            claims.append(
+                [
+                    f"{type(value).__module__}.{type(value).__name__}",
+                    list(value.shape) if plain else None,
+                    np.dtype(value.dtype).name if plain else None,
+                ]
+            )
             if not plain or index >= len(offsets) or not value.nbytes:
                 continue
             room = (offsets[index + 1] if index + 1 < len(offsets) else limit) - offsets[index]
@@ -203,8 +212,9 @@ class BorrowedBoxes:
         if self.ipc:
             self.arrays.runtime.memcpy(self._at[1] + offset, value.data.ptr, value.nbytes, _D2D)
         elif self._at:
-            self.arrays.runtime.memcpy(self._host_at(self.layout["n_inbox_bytes"] + offset), value.data.ptr,
-                                       value.nbytes, _D2H)
+            self.arrays.runtime.memcpy(
+                self._host_at(self.layout["n_inbox_bytes"] + offset), value.data.ptr, value.nbytes, _D2H
+            )
         else:
             np.ndarray((value.nbytes,), np.uint8, self.memory.map, start)[...] = value.reshape(-1).view(np.uint8)
 

@@ -71,13 +71,14 @@ def family_of(number: int) -> str | None:
     """The family that the published numbering gives a problem number, None outside 1 to 74."""
     if number < 1:
         return None
-    return next((family for family, last in zip(FAMILIES, _LAST_NUMBER) if number <= last), None)
+    return next((family for family, last in zip(FAMILIES, _LAST_NUMBER, strict=False) if number <= last), None)
 
 
 @cache
 def problem_root() -> Path:
     """The folder of the problem set that ships with the project."""
     import problems
+
     return Path(problems.__file__).resolve().parent
 
 
@@ -102,7 +103,9 @@ def problem(number: Any, root: Path | None = None) -> Problem:
     try:
         wanted = int(str(number).strip())
     except ValueError:
-        raise UserError(f"{number!r}: a problem is named by its number, such as 28; `mkb-analyze problems` lists them") from None
+        raise UserError(
+            f"{number!r}: a problem is named by its number, such as 28; `mkb-analyze problems` lists them"
+        ) from None
     for candidate in problems_in(root):
         if candidate.number == wanted:
             return candidate
@@ -119,12 +122,20 @@ def select(pattern: Any, root: Path | None = None) -> list[Problem]:
         if not part:
             continue
         span = re.fullmatch(r"(\d+)-(\d+)", part)
-        hits = [p for p in everything
-                if part == "all" or part == p.family or fnmatch.fnmatch(f"{p.number:02d}", part)
-                or fnmatch.fnmatch(str(p.number), part) or fnmatch.fnmatch(p.name, part)
-                or (span and int(span[1]) <= p.number <= int(span[2]))]
+        hits = [
+            p
+            for p in everything
+            if part == "all"
+            or part == p.family
+            or fnmatch.fnmatch(f"{p.number:02d}", part)
+            or fnmatch.fnmatch(str(p.number), part)
+            or fnmatch.fnmatch(p.name, part)
+            or (span and int(span[1]) <= p.number <= int(span[2]))
+        ]
         if not hits:
-            raise UserError(f"{part!r}: picks no problem; use numbers, 28-36, 6*, a family or all (`mkb-analyze problems` lists them)")
+            raise UserError(
+                f"{part!r}: picks no problem; use numbers, 28-36, 6*, a family or all (`mkb-analyze problems` lists them)"
+            )
         chosen.update((p.number, p) for p in hits)
     if not chosen:
         raise UserError(f"{pattern!r}: picks no problem; use numbers, 28-36, 6*, a family or all")

@@ -11,7 +11,7 @@ from typing import Any
 MAX_LINE_BYTES = 1 << 20
 CONTROL_BYTES = 4096
 GO, ACK = 0, 1
-STATES = 8                                    # the acknowledgement word holds call × 8 + state
+STATES = 8  # the acknowledgement word holds call × 8 + state
 PREPARED, ARMED, DONE, DELIVERED = 1, 2, 3, 4
 WAKE, FINISHED = b"!", b"."
 
@@ -131,5 +131,5 @@ class SharedMemory:
         try:
             self.map.close()
         except BufferError:
-            pass   # an array still looks at it; the mapping goes with the array
+            pass  # an array still looks at it; the mapping goes with the array
         os.close(self.fd)

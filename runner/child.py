@@ -1,6 +1,7 @@
 """The hostile side: load one submission and call it when told; nothing that this process says is believed unchecked."""
 
 import ast
+import contextlib
 import importlib.util
 import signal
 import socket
@@ -26,10 +27,8 @@ def main(arguments: list[str]) -> int:
         lines.send({"ready": False, "fault": _words(fault)})
         return 1
     lines.send({"ready": True, "flags": worker.flags()})
-    try:
+    with contextlib.suppress(Gone):
         worker.serve()
-    except Gone:
-        pass
     return 0
 
 
@@ -49,6 +48,7 @@ class Worker:
         self.blanks: tuple = ()
         if device in ("cpu", "cuda"):
             from runner.arrays import open_arrays
+
             self.arrays = open_arrays(device)
             self.arrays.synchronise()
         self.plugin.load()
@@ -77,15 +77,18 @@ class Worker:
         if self.arrays is None:
             return {}
         import numpy as np
+
         found = {"numpy errors": dict(np.geterr()), "numpy buffer": np.getbufsize()}
         if self.device == "cuda":
             import cupy
+
             found["accelerators"] = [str(a) for a in cupy._core.get_routine_accelerators()]
             found["reductions"] = [str(a) for a in cupy._core.get_reduction_accelerators()]
         return found
 
     def _configure(self, message: dict[str, Any], fds: list[int]) -> None:
         from runner.boxes import BorrowedBoxes
+
         self.memory = SharedMemory(fd=fds[0])
         self.boxes = BorrowedBoxes(self.arrays, message["layout"], self.memory)
         self.blanks = self.boxes.blanks()
@@ -107,13 +110,26 @@ class Worker:
             sys.modules["kernel"] = self.module
             spec.loader.exec_module(self.module)
         except BaseException as fault:
-            self.lines.send({"ok": False, "stage": self._stage_of(fault, "load"), "findings": findings,
-                             "fault": f"import error: {_words(fault)}"})
+            self.lines.send(
+                {
+                    "ok": False,
+                    "stage": self._stage_of(fault, "load"),
+                    "findings": findings,
+                    "fault": f"import error: {_words(fault)}",
+                }
+            )
             return
         self.solve = getattr(self.module, "solve", None)
         ok = callable(self.solve)
-        self.lines.send({"ok": ok, "stage": "load", "findings": findings, "build": callable(getattr(self.module, "build", None)),
-                         "fault": None if ok else "no `solve`: the file must define solve(*inputs)"})
+        self.lines.send(
+            {
+                "ok": ok,
+                "stage": "load",
+                "findings": findings,
+                "build": callable(getattr(self.module, "build", None)),
+                "fault": None if ok else "no `solve`: the file must define solve(*inputs)",
+            }
+        )
 
     def _build(self) -> None:
         try:
@@ -123,8 +139,14 @@ class Worker:
         except BaseException as fault:
             self.lines.send({"ok": False, "stage": "compile", "fault": f"compile error: {_words(fault)}"})
             return
-        self.lines.send({"ok": n_kernels > 0, "stage": "compile", "n_kernels": n_kernels,
-                         "fault": None if n_kernels else "compile error: build() returned no kernel"})
+        self.lines.send(
+            {
+                "ok": n_kernels > 0,
+                "stage": "compile",
+                "n_kernels": n_kernels,
+                "fault": None if n_kernels else "compile error: build() returned no kernel",
+            }
+        )
 
     def _call(self, message: dict[str, Any]) -> None:
         n, words, arrays = int(message["n"]), self.memory.words, self.arrays
@@ -197,8 +219,10 @@ def _words(fault: BaseException, brief: bool = False) -> str:
     try:
         lines = str(fault).strip().splitlines() or [""]
         first = f"{type(fault).__name__}: {lines[0][:400]}"
-        return first if brief else f"{first}\n{''.join(traceback.format_exception(fault, limit=-4)).strip()}"[:_MAX_TEXT]
-    except BaseException:      # an exception may carry its own __str__, which is hostile code too
+        return (
+            first if brief else f"{first}\n{''.join(traceback.format_exception(fault, limit=-4)).strip()}"[:_MAX_TEXT]
+        )
+    except BaseException:  # an exception may carry its own __str__, which is hostile code too
         return f"{type(fault).__name__} (its text could not be read)"
 
 

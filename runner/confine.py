@@ -39,7 +39,7 @@ def confine(device: str, uid: int) -> None:
         os.setuid(uid)
         _keep_only(_DAC_READ_SEARCH)
     _LIBC.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    _LIBC.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)   # changing the account cleared it
+    _LIBC.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # changing the account cleared it
 
 
 def _keep_only(capabilities: int) -> None:
@@ -52,6 +52,7 @@ def _keep_only(capabilities: int) -> None:
 def _try_gpu(handle: str) -> int:
     """Exit status of a trial behind walls: 0 the GPU works and the handle opens, 3 only the former, 1 neither."""
     import cupy
+
     cupy.cuda.runtime.setDevice(0)
     cupy.cuda.runtime.free(cupy.cuda.runtime.malloc(256))
     if not handle:

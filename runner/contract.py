@@ -1,8 +1,9 @@
 """The accuracy rule and the timing rule of a verdict, as pure functions of arrays and times."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,10 +23,18 @@ CODE_FLIP_FACTOR = 3.0
 CODE_FLIP_FLOOR = 0.002
 
 CODE_TYPES = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "e2m1": ml_dtypes.float4_e2m1fn}
-FLOAT_TYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16), "f32": np.dtype(np.float32),
-               "f64": np.dtype(np.float64)}
-EXACT_TYPES = {"i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "u8": np.dtype(np.uint8),
-               "bool": np.dtype(np.bool_)}
+FLOAT_TYPES = {
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f16": np.dtype(np.float16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
+EXACT_TYPES = {
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "u8": np.dtype(np.uint8),
+    "bool": np.dtype(np.bool_),
+}
 
 
 @dataclass(frozen=True)
@@ -39,10 +48,18 @@ class Check:
 
 def settings() -> dict[str, Any]:
     """Every figure of the contract, for the record."""
-    return {"n_correctness_draws": N_CORRECTNESS_DRAWS, "n_warmup_draws": N_WARMUP_DRAWS,
-            "n_timed_draws": N_TIMED_DRAWS, "n_timed_checked": N_TIMED_CHECKED, "error_factor": ERROR_FACTOR,
-            "max_kernel_bytes": MAX_KERNEL_BYTES, "max_eval_s": MAX_EVAL_S, "code_flip_factor": CODE_FLIP_FACTOR,
-            "code_flip_floor": CODE_FLIP_FLOOR, "timing": "end to end, cold L2, median"}
+    return {
+        "n_correctness_draws": N_CORRECTNESS_DRAWS,
+        "n_warmup_draws": N_WARMUP_DRAWS,
+        "n_timed_draws": N_TIMED_DRAWS,
+        "n_timed_checked": N_TIMED_CHECKED,
+        "error_factor": ERROR_FACTOR,
+        "max_kernel_bytes": MAX_KERNEL_BYTES,
+        "max_eval_s": MAX_EVAL_S,
+        "code_flip_factor": CODE_FLIP_FACTOR,
+        "code_flip_floor": CODE_FLIP_FLOOR,
+        "timing": "end to end, cold L2, median",
+    }
 
 
 def digest() -> str:
@@ -132,8 +149,11 @@ def code_steps(xp: Any, name: str, codes: Any) -> Any:
     """Place of each float8/float4 code on the ordered line of its format's values, as int32; NaN codes at 1000."""
     every = np.arange(256 if name != "e2m1" else 16, dtype=np.uint8)
     values = every.view(CODE_TYPES[name]) if name != "e2m1" else every.astype(np.uint8).view(np.uint8)
-    floats = values.astype(np.float64) if name != "e2m1" else np.array(
-        [0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6], np.float64)
+    floats = (
+        values.astype(np.float64)
+        if name != "e2m1"
+        else np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float64)
+    )
     place = np.full(256, 1000, np.int32)
     ordered = np.unique(floats[~np.isnan(floats)])
     known = ~np.isnan(floats)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,19 @@ from runner.records import Stage, Verdict
 from runner.session import Broken, Fault, Session
 
 
-def evaluate(problem: Problem, dsl: str, kernel_path: Path | str, *, size: str | None = None, device: str | None = None,
-             seed: int | None = None, compile_only: bool = False, timeout_s: float = contract.MAX_EVAL_S,
-             child: Child | None = None, before_timing: Callable[[], None] | None = None) -> Verdict:
+def evaluate(
+    problem: Problem,
+    dsl: str,
+    kernel_path: Path | str,
+    *,
+    size: str | None = None,
+    device: str | None = None,
+    seed: int | None = None,
+    compile_only: bool = False,
+    timeout_s: float = contract.MAX_EVAL_S,
+    child: Child | None = None,
+    before_timing: Callable[[], None] | None = None,
+) -> Verdict:
     """Grade one `kernel.py` for a problem and a DSL; a submission's fault is a failed verdict, never an exception.
 
     Args:
@@ -77,7 +87,9 @@ def pick_device(dsl: str, device: str | None = None) -> str:
     if device is None:
         device = "cuda" if "cuda" in can and n_gpus() else "cpu"
     if device not in can:
-        raise UserError(f"{device}: {dsl} runs on {' and '.join(can)} only; use a machine with a GPU, or --compile-only")
+        raise UserError(
+            f"{device}: {dsl} runs on {' and '.join(can)} only; use a machine with a GPU, or --compile-only"
+        )
     open_arrays(device)
     return device
 
@@ -91,7 +103,11 @@ def devices() -> dict[str, Any]:
         facts["isolation_cuda"] = list(walls.isolation("cuda"))
     for name in dsls.names():
         plugin = dsls.plugin(name)
-        facts["dsls"][name] = {"missing": plugin.missing(), "versions": plugin.versions(), "devices": list(plugin.devices)}
+        facts["dsls"][name] = {
+            "missing": plugin.missing(),
+            "versions": plugin.versions(),
+            "devices": list(plugin.devices),
+        }
     return facts
 
 
@@ -117,8 +133,9 @@ def _compile(session: Session, text: str, grading: Grading) -> None:
     grading.extra["n_kernels_compiled"] = session.build()
 
 
-def _grade(session: Session, draws: Draws, text: str, flags: dict, grading: Grading,
-           before_timing: Callable[[], None] | None) -> None:
+def _grade(
+    session: Session, draws: Draws, text: str, flags: dict, grading: Grading, before_timing: Callable[[], None] | None
+) -> None:
     arrays = draws.arrays
     # Under an account of its own the child cannot write these files; whoever changes them then is somebody else.
     roots = [] if session.child.uid else _sealed_roots()
@@ -126,8 +143,11 @@ def _grade(session: Session, draws: Draws, text: str, flags: dict, grading: Grad
     first = draws.next()
     session.configure(arrays, first.inputs, first.own())
     overhead = session.calibrate(draws.between_calls)
-    grading.extra.update(data_path="ipc" if session.boxes.shared_by_ipc else "shared memory", isolation=list(session.child.walls),
-                         overhead_ms=asdict(overhead))
+    grading.extra.update(
+        data_path="ipc" if session.boxes.shared_by_ipc else "shared memory",
+        isolation=list(session.child.walls),
+        overhead_ms=asdict(overhead),
+    )
     if session.ipc_fault:
         grading.findings.append(f"CUDA IPC is not available here: {str(session.ipc_fault)[:120]}")
     mapped = session.child.mapped()
@@ -156,21 +176,60 @@ def _findings(loaded: dict[str, Any]) -> list[str]:
     return [str(f)[:200] for f in found[:40]] if isinstance(found, list) else []
 
 
-def _verdict(grading: Grading, reason: str | None, tail: str, problem: Problem, dsl: str, device: str, size: str,
-             compile_only: bool, eval_s: float) -> Verdict:
-    common = dict(findings=tuple(grading.findings), device=open_arrays(device).describe(), size=size,
-                  contract_sha256=contract.digest(), eval_s=eval_s, error_ratio=grading.error_ratio,
-                  n_draws_passed=grading.n_draws_passed, kernels=grading.kernels, stderr_tail=tail[-4000:] or None,
-                  at=datetime.now(timezone.utc).isoformat(timespec="seconds"), dsl=dsl, problem=problem.number, **grading.extra)
+def _verdict(
+    grading: Grading,
+    reason: str | None,
+    tail: str,
+    problem: Problem,
+    dsl: str,
+    device: str,
+    size: str,
+    compile_only: bool,
+    eval_s: float,
+) -> Verdict:
+    common = dict(
+        findings=tuple(grading.findings),
+        device=open_arrays(device).describe(),
+        size=size,
+        contract_sha256=contract.digest(),
+        eval_s=eval_s,
+        error_ratio=grading.error_ratio,
+        n_draws_passed=grading.n_draws_passed,
+        kernels=grading.kernels,
+        stderr_tail=tail[-4000:] or None,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        dsl=dsl,
+        problem=problem.number,
+        **grading.extra,
+    )
     if compile_only:
         compiled = reason is None
-        return Verdict(passed=False, stage=Stage.COMPILE if compiled else grading.stage, compiled=compiled,
-                       reason=reason or "compiled; not run (--compile-only)", **common)
+        return Verdict(
+            passed=False,
+            stage=Stage.COMPILE if compiled else grading.stage,
+            compiled=compiled,
+            reason=reason or "compiled; not run (--compile-only)",
+            **common,
+        )
     samples = tuple(grading.kernel_ms_samples)
     kernel_ms = contract.median_ms(samples) if samples else None
     if reason is None:
-        return Verdict(passed=True, stage=Stage.DONE, kernel_ms=kernel_ms, kernel_ms_samples=samples,
-                       reference_ms=grading.reference_ms, speedup=contract.speedup(grading.reference_ms, kernel_ms), **common)
+        return Verdict(
+            passed=True,
+            stage=Stage.DONE,
+            kernel_ms=kernel_ms,
+            kernel_ms_samples=samples,
+            reference_ms=grading.reference_ms,
+            speedup=contract.speedup(grading.reference_ms, kernel_ms),
+            **common,
+        )
     stage = Stage.GUARD if grading.stage is Stage.DONE else grading.stage
-    return Verdict(passed=False, stage=stage, reason=reason, kernel_ms=kernel_ms, kernel_ms_samples=samples,
-                   reference_ms=grading.reference_ms, **common)
+    return Verdict(
+        passed=False,
+        stage=stage,
+        reason=reason,
+        kernel_ms=kernel_ms,
+        kernel_ms_samples=samples,
+        reference_ms=grading.reference_ms,
+        **common,
+    )

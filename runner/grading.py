@@ -109,24 +109,29 @@ class Run:
                 if not check.ok:
                     raise Fault("timing", f"wrong result on timed draw {index + 1}: {check.reason}")
         self.grading.reference_ms = contract.median_ms(reference_ms)
-        self.grading.extra.update(n_reference_draws=len(reference_ms), clock_ms={
-            "parent": statistics.median(c.parent_ms for c in self.calls),
-            "child": statistics.median(c.child_ms or 0.0 for c in self.calls),
-            "armed": statistics.median(c.armed_ms for c in self.calls),
-            "delivered": statistics.median(c.delivered_ms for c in self.calls),
-            "idle_cpu": median_known(c.idle_cpu_ms for c in self.calls),
-            "used_cpu": median_known(c.used_cpu_ms for c in self.calls),
-            "delivered_cpu": median_known(c.delivered_cpu_ms for c in self.calls)})
+        self.grading.extra.update(
+            n_reference_draws=len(reference_ms),
+            clock_ms={
+                "parent": statistics.median(c.parent_ms for c in self.calls),
+                "child": statistics.median(c.child_ms or 0.0 for c in self.calls),
+                "armed": statistics.median(c.armed_ms for c in self.calls),
+                "delivered": statistics.median(c.delivered_ms for c in self.calls),
+                "idle_cpu": median_known(c.idle_cpu_ms for c in self.calls),
+                "used_cpu": median_known(c.used_cpu_ms for c in self.calls),
+                "delivered_cpu": median_known(c.delivered_cpu_ms for c in self.calls),
+            },
+        )
         device = self.session.device
-        return (guard.forged_clock(self.calls, self.overhead, device)
-                or guard.work_outside_the_clock(self.calls, self.overhead, device))
+        return guard.forged_clock(self.calls, self.overhead, device) or guard.work_outside_the_clock(
+            self.calls, self.overhead, device
+        )
 
     def _compare(self, draw: Draw, call: Call, index: int) -> None:
         if self.loose_limit is None:
             return
         near = draw.near(call.outputs)
         if near.error_ratio is None or near.error_ratio > self.loose_limit:
-            check = draw.check(call.outputs)       # the cheap rule only raises the alarm; the full one decides
+            check = draw.check(call.outputs)  # the cheap rule only raises the alarm; the full one decides
             if not check.ok:
                 raise Fault("timing", f"wrong result on timed draw {index + 1}: {check.reason}")
 
@@ -136,7 +141,10 @@ class Run:
         call = self.session.call(draw.inputs, held=True)
         if call.fault is None and guard.claims_fault(call.claims, draw.own(), self.array_type) is None:
             if draw.check(call.outputs).ok:
-                raise Fault("guard", f"the answer does not depend on {self.session.plugin.NAME}: it stays right with its kernels held back")
+                raise Fault(
+                    "guard",
+                    f"the answer does not depend on {self.session.plugin.NAME}: it stays right with its kernels held back",
+                )
 
     def judge(self, flags: dict, mapped: set[str]) -> None:
         """What can only be said at the end: owners of the kernels, processes, foreign code, impossible times."""

@@ -103,7 +103,7 @@ def claims_fault(claims: Sequence[Any], due: Sequence[Any], array_type: str) -> 
     """
     if len(claims) != len(due):
         return f"{len(claims)} outputs returned, {len(due)} are due"
-    for index, (claim, array) in enumerate(zip(claims, due)):
+    for index, (claim, array) in enumerate(zip(claims, due, strict=False)):
         if not isinstance(claim, list) or len(claim) != 3:
             return f"output {index}: the child's answer is garbled"
         kind, shape, dtype = claim
@@ -136,8 +136,14 @@ def owners(kernels: Sequence[Any], dsl: str) -> DeviceKernels:
             n_other += 1
         else:
             n_library += 1
-    return DeviceKernels(n_required=n_required, n_other_dsl=n_other, n_array_library=n_library,
-                         required_ms=required_ns / 1e6, total_ms=total_ns / 1e6, names=tuple(list(names)[:40]))
+    return DeviceKernels(
+        n_required=n_required,
+        n_other_dsl=n_other,
+        n_array_library=n_library,
+        required_ms=required_ns / 1e6,
+        total_ms=total_ns / 1e6,
+        names=tuple(list(names)[:40]),
+    )
 
 
 def kernels_fault(kernels: DeviceKernels, dsl: str) -> str | None:
@@ -155,12 +161,22 @@ def foreign_code(before: set[str], after: set[str], dsl: str, scratch: str) -> s
     for path in new:
         for name in dsls.names():
             marks = dsls.plugin(name).MAPPED
-            if name != dsl and any(mark in path for mark in marks) and not any(mark in path for mark in required.MAPPED):
+            if (
+                name != dsl
+                and any(mark in path for mark in marks)
+                and not any(mark in path for mark in required.MAPPED)
+            ):
                 return f"another DSL ({name}) was loaded: {os.path.basename(path)}"
     if not required.LOADS_OBJECTS:
         packages = tuple(os.path.abspath(p) + os.sep for p in (sys.prefix, *sys.path) if p)
-        own = [path for path in new if path.startswith(scratch) or "(deleted)" in path
-               or path.startswith(("/tmp/", "/dev/shm/")) and not path.startswith(packages)]
+        own = [
+            path
+            for path in new
+            if path.startswith(scratch)
+            or "(deleted)" in path
+            or path.startswith(("/tmp/", "/dev/shm/"))
+            and not path.startswith(packages)
+        ]
         if own:
             return f"machine code of its own was loaded: {os.path.basename(own[0])}"
     return None

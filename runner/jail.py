@@ -1,5 +1,6 @@
 """Start, watch and end one hostile child: its own session and namespaces, a bare environment, limits, no keys."""
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -15,7 +16,7 @@ from runner.channel import Lines
 from runner.walls import KEPT, isolation, launcher, own_account, python_path
 
 RESIDENT_SHARE = 0.5
-MOST_PROCESSES = 100      # a compiler starts a dozen
+MOST_PROCESSES = 100  # a compiler starts a dozen
 TAIL_BYTES = 4000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
@@ -36,15 +37,33 @@ class Child:
             os.chown(self.scratch, self.uid, self.uid)
         ours, theirs = socket.socketpair()
         self.lines = Lines(ours)
-        command = [*launcher(self.walls), sys.executable, "-s", "-P", "-m", "runner.child", str(theirs.fileno()), dsl,
-                   device, str(self.uid or 0)]
+        command = [
+            *launcher(self.walls),
+            sys.executable,
+            "-s",
+            "-P",
+            "-m",
+            "runner.child",
+            str(theirs.fileno()),
+            dsl,
+            device,
+            str(self.uid or 0),
+        ]
         self.output = open(self.folder / "output", "w+b")
-        self.process = subprocess.Popen(command, cwd=self.scratch, env=self._environment(environment),
-                                        stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT,
-                                        pass_fds=(theirs.fileno(),), start_new_session=True, preexec_fn=_die_with_parent)
+        self.process = subprocess.Popen(
+            command,
+            cwd=self.scratch,
+            env=self._environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
         theirs.close()
         self.pid = self.process.pid
-        self._namespace: str | None = None      # known to be its own only once the child has answered
+        self._namespace: str | None = None  # known to be its own only once the child has answered
         self._memory_limit = RESIDENT_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.ended_for: str | None = None
         self._looked_at = 0.0
@@ -54,10 +73,21 @@ class Child:
         extra = dict(extra)
         modules = python_path(extra.pop("PYTHONPATH", ""))
         scratch = str(self.scratch)
-        return {**kept, "HOME": scratch, "TMPDIR": scratch, "XDG_CACHE_HOME": scratch, "CUPY_CACHE_DIR": scratch + "/cupy",
-                "NUMBA_CACHE_DIR": scratch + "/numba", "TRITON_CACHE_DIR": scratch + "/triton", "LANG": "C.UTF-8",
-                "PYTHONPATH": modules, "PYTHONDONTWRITEBYTECODE": "1",
-                "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **extra}
+        return {
+            **kept,
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "XDG_CACHE_HOME": scratch,
+            "CUPY_CACHE_DIR": scratch + "/cupy",
+            "NUMBA_CACHE_DIR": scratch + "/numba",
+            "TRITON_CACHE_DIR": scratch + "/triton",
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": modules,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONFAULTHANDLER": "1",
+            **extra,
+        }
 
     def settle(self) -> None:
         """Learn the child's own process id, which differs from the launcher's inside a pid namespace."""
@@ -94,7 +124,7 @@ class Child:
         It is read from the child's own processor-time clock, which the kernel brings up to date at every reading.
         """
         try:
-            return time.clock_gettime_ns((~self.pid << 3) | 2)   # linux: CPUCLOCK_SCHED of another process
+            return time.clock_gettime_ns((~self.pid << 3) | 2)  # linux: CPUCLOCK_SCHED of another process
         except (OSError, OverflowError):
             return None
 
@@ -117,7 +147,7 @@ class Child:
                 with open(f"/proc/{self.pid}/task/{task}/stat", encoding="utf-8", errors="replace") as stream:
                     n_running += stream.read().rsplit(")", 1)[1].split()[0] == "R"
         except (OSError, IndexError):
-            pass     # a thread ended meanwhile
+            pass  # a thread ended meanwhile
         return n_running
 
     def n_threads(self) -> int | None:
@@ -164,14 +194,12 @@ class Child:
         Only ids that belong to this child are ever signalled: the group it leads, its session, its namespace.
         """
         if self.process.poll() is not None and "pid" in self.walls:
-            return     # the namespace ended with its first process, and the numbers may be somebody else's by now
+            return  # the namespace ended with its first process, and the numbers may be somebody else's by now
         for pid in self.members():
             if pid not in (os.getpid(), os.getppid()):
                 _signal(pid)
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
 
     def close(self) -> None:
         self.kill()
@@ -237,8 +265,5 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _signal(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-

@@ -12,6 +12,7 @@ def start() -> dict[str, Any]:
     """Begin to record; raises ImportError without `cupti-python`."""
     global _registered
     from cupti import cupti
+
     if not _registered:
         cupti.activity_register_callbacks(_requested, _completed)
         _registered = True
@@ -23,6 +24,7 @@ def start() -> dict[str, Any]:
 def stop() -> list[list]:
     """End the record: `[name, nanoseconds]` of every kernel since `start`, in order of completion."""
     from cupti import cupti
+
     cupti.activity_flush_all(1)
     cupti.activity_disable(cupti.ActivityKind.CONCURRENT_KERNEL)
     return [[name[:300], n_ns] for name, n_ns in _seen[:_MAX_KERNELS]]

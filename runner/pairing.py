@@ -53,14 +53,30 @@ def transfers(attempts: Iterable[Attempt]) -> list[Triple]:
 
 def _triple(key: tuple, solos: dict[tuple, Attempt], conditioned: dict[tuple, Attempt]) -> Triple:
     model, problem, replicate, source_dsl, target_dsl, generation = key
-    source = (solos.get((model, problem, replicate, source_dsl)) if generation == 1 else
-              conditioned.get((model, problem, replicate, target_dsl, source_dsl, generation - 1)))
+    source = (
+        solos.get((model, problem, replicate, source_dsl))
+        if generation == 1
+        else conditioned.get((model, problem, replicate, target_dsl, source_dsl, generation - 1))
+    )
     target = solos.get((model, problem, replicate, target_dsl))
     final = conditioned.get(key)
     known = next((a for a in (final, target, source) if a is not None), None)
     skipped = final is not None and final.state is State.SKIPPED
-    return Triple(model, problem, known.problem_name if known else None, known.family if known else None, source_dsl,
-                  target_dsl, replicate, generation, source, target, final, skipped, _lacking(source, target, final))
+    return Triple(
+        model,
+        problem,
+        known.problem_name if known else None,
+        known.family if known else None,
+        source_dsl,
+        target_dsl,
+        replicate,
+        generation,
+        source,
+        target,
+        final,
+        skipped,
+        _lacking(source, target, final),
+    )
 
 
 def _lacking(source: Attempt | None, target: Attempt | None, final: Attempt | None) -> str | None:

@@ -92,10 +92,19 @@ def listing(root: Path | None = None, device: Device = H200) -> list[dict[str, A
     rows = []
     for problem in catalogue.problems_in(root):
         work = problem.module.work("full")
-        rows.append({"number": problem.number, "family": problem.family, "name": problem.name, "title": problem.title,
-                     "formats": "+".join(problem.module.OUTPUTS), "n_bytes": int(work["n_bytes"]),
-                     "n_operations": int(work["n_operations"]), "unit": work["unit"],
-                     "floor_ms": floor_ms(work, device)})
+        rows.append(
+            {
+                "number": problem.number,
+                "family": problem.family,
+                "name": problem.name,
+                "title": problem.title,
+                "formats": "+".join(problem.module.OUTPUTS),
+                "n_bytes": int(work["n_bytes"]),
+                "n_operations": int(work["n_operations"]),
+                "unit": work["unit"],
+                "floor_ms": floor_ms(work, device),
+            }
+        )
     return rows
 
 
@@ -134,7 +143,7 @@ def _alone(xp: Any, names: tuple, drawn: Draw, candidates: Any) -> Check:
     mildest = None
     for index in range(len(names)):
         for candidate in candidates(index):
-            got = (*drawn.own[:index], candidate, *drawn.own[index + 1:])
+            got = (*drawn.own[:index], candidate, *drawn.own[index + 1 :])
             check = contract.check_outputs(xp, names, got, drawn.own, drawn.anchor)
             if check.ok:
                 return Check(True, check.error_ratio, f"output {index} ({names[index]}) passes")
@@ -169,11 +178,17 @@ def _is_array(x: Any) -> bool:
 def _shifted(problem: Problem, xp: Any, inputs: tuple) -> tuple:
     main = problem.get("MAIN_INPUT")
     if main is None:
-        main = next((i for i, x in enumerate(inputs) if _is_array(x) and x.size > 1
-                     and (precision.is_float(x) or x.dtype == np.uint8)), 0)
+        main = next(
+            (
+                i
+                for i, x in enumerate(inputs)
+                if _is_array(x) and x.size > 1 and (precision.is_float(x) or x.dtype == np.uint8)
+            ),
+            0,
+        )
     x = inputs[main]
     axis = max((a for a in range(x.ndim) if x.shape[a] > 1), default=0)
-    return (*inputs[:main], xp.roll(x, 1, axis=axis), *inputs[main + 1:])
+    return (*inputs[:main], xp.roll(x, 1, axis=axis), *inputs[main + 1 :])
 
 
 def quality(problem: Problem, xp: Any = np, seed: int = 0, device: Device = H200) -> Quality:

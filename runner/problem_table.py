@@ -11,10 +11,28 @@ from runner.errors import UserError
 from runner.problem_check import H200, MUTANTS, Device, Quality, floor_ms, quality
 
 BEGIN, END = "<!-- figures: begin (generated) -->", "<!-- figures: end -->"
-_COLUMNS = ("NN", "problem", "formats", "small s", "small MB", "full MB", "full G op", "unit", "floor ms",
-            "reference ms", "peak GB", "own", "CuPy")
-_SHORT = {"zeros": "zeros", "constant": "constant", "identity_copy": "copy", "axis_shift": "shift",
-          "half_accumulation": "half"}
+_COLUMNS = (
+    "NN",
+    "problem",
+    "formats",
+    "small s",
+    "small MB",
+    "full MB",
+    "full G op",
+    "unit",
+    "floor ms",
+    "reference ms",
+    "peak GB",
+    "own",
+    "CuPy",
+)
+_SHORT = {
+    "zeros": "zeros",
+    "constant": "constant",
+    "identity_copy": "copy",
+    "axis_shift": "shift",
+    "half_accumulation": "half",
+}
 
 
 def measured(path: Path) -> dict[str, Any] | None:
@@ -29,8 +47,9 @@ def measured(path: Path) -> dict[str, Any] | None:
     return record
 
 
-def table(root: Path | None = None, record: dict[str, Any] | None = None,
-          found: Iterable[Quality] | None = None) -> str:
+def table(
+    root: Path | None = None, record: dict[str, Any] | None = None, found: Iterable[Quality] | None = None
+) -> str:
     """Markdown of all figures: one row a problem, full-size columns from `record`, then the refusal table.
 
     Args:
@@ -41,10 +60,15 @@ def table(root: Path | None = None, record: dict[str, Any] | None = None,
     problems = catalogue.problems_in(root)
     found = {q.number: q for q in (found if found is not None else map(quality, problems))}
     device = device_of(record)
-    lines = [f"Floors are for {device.name}: {device.bytes_per_s / 1e12:.2f} TB/s, "
-             + ", ".join(f"{unit} {rate / 1e12:.0f} T/s" for unit, rate in device.operations_per_s.items()) + ".",
-             "`own` is the reference's error, `CuPy` that of CuPy against NumPy, each as a share of what is allowed.",
-             "", "| " + " | ".join(_COLUMNS) + " |", "|---" * 3 + "|---:" * 4 + "|---" + "|---:" * 5 + "|"]
+    lines = [
+        f"Floors are for {device.name}: {device.bytes_per_s / 1e12:.2f} TB/s, "
+        + ", ".join(f"{unit} {rate / 1e12:.0f} T/s" for unit, rate in device.operations_per_s.items())
+        + ".",
+        "`own` is the reference's error, `CuPy` that of CuPy against NumPy, each as a share of what is allowed.",
+        "",
+        "| " + " | ".join(_COLUMNS) + " |",
+        "|---" * 3 + "|---:" * 4 + "|---" + "|---:" * 5 + "|",
+    ]
     lines += [_row(problem, found[problem.number], _fresh(problem, record), device) for problem in problems]
     return "\n".join([*lines, "", *_refusal_lines(problems, found)]) + "\n"
 
@@ -66,11 +90,21 @@ def _row(problem: Problem, found: Quality, row: dict[str, Any], device: Device) 
     work = problem.module.work("full")
     ratio = _figure(row.get("agreement_ratio"), "{:.2f}")
     agrees = {True: ratio or "equal", False: "**no**"}.get(row.get("agrees"), "")
-    cells = (f"{problem.number:02d}", f"{problem.family}/{problem.name}", " ".join(problem.module.OUTPUTS),
-             f"{found.small_s:.2f}", f"{found.small_bytes / 1e6:.0f}", f"{work['n_bytes'] / 1e6:.0f}",
-             f"{work['n_operations'] / 1e9:.3g}", work["unit"], f"{floor_ms(work, device):.3f}",
-             _figure(row.get("reference_ms"), "{:.3f}"), _figure(row.get("peak_bytes"), "{:.1f}", 1e9),
-             _figure(row.get("own_ratio"), "{:.2f}"), agrees)
+    cells = (
+        f"{problem.number:02d}",
+        f"{problem.family}/{problem.name}",
+        " ".join(problem.module.OUTPUTS),
+        f"{found.small_s:.2f}",
+        f"{found.small_bytes / 1e6:.0f}",
+        f"{work['n_bytes'] / 1e6:.0f}",
+        f"{work['n_operations'] / 1e9:.3g}",
+        work["unit"],
+        f"{floor_ms(work, device):.3f}",
+        _figure(row.get("reference_ms"), "{:.3f}"),
+        _figure(row.get("peak_bytes"), "{:.1f}", 1e9),
+        _figure(row.get("own_ratio"), "{:.2f}"),
+        agrees,
+    )
     return "| " + " | ".join(cells) + " |"
 
 
@@ -81,10 +115,14 @@ def _figure(value: float | None, form: str, unit: float = 1.0) -> str:
 def _refusal_lines(problems: list[Problem], found: dict[int, Quality]) -> list[str]:
     verdicts = [check for q in found.values() for check in q.refusals.values()]
     n_refused = sum(not check.ok for check in verdicts)
-    lines = [f"Wrong answers refused by the accuracy rule: {n_refused} of {len(verdicts)} "
-             f"({len(found)} problems x {len(MUTANTS)}). The figure is the error as a multiple of what is allowed; "
-             "`differs` where equality is due, `far` where a code is over one step off or a number is missing.", "",
-             "| NN | " + " | ".join(_SHORT[m] for m in MUTANTS) + " |", "|---" + "|---:" * len(MUTANTS) + "|"]
+    lines = [
+        f"Wrong answers refused by the accuracy rule: {n_refused} of {len(verdicts)} "
+        f"({len(found)} problems x {len(MUTANTS)}). The figure is the error as a multiple of what is allowed; "
+        "`differs` where equality is due, `far` where a code is over one step off or a number is missing.",
+        "",
+        "| NN | " + " | ".join(_SHORT[m] for m in MUTANTS) + " |",
+        "|---" + "|---:" * len(MUTANTS) + "|",
+    ]
     for problem in problems:
         cells = [_verdict(found[problem.number].refusals[mutant]) for mutant in MUTANTS]
         lines.append(f"| {problem.number:02d} | " + " | ".join(cells) + " |")

@@ -128,18 +128,31 @@ def _note(folder: Folder) -> str | None:
 def _attempt(folder: Folder, study: Study, verdicts: Verdicts, grade: Grade, notes: dict[tuple, str | None]) -> Attempt:
     problem = catalogue.problem(folder.problem)
     fields: dict[str, Any] = {
-        "model": folder.model, "problem": problem.number, "problem_name": problem.name, "family": problem.family, "dsl": folder.dsl,
-        "replicate": folder.replicate, "arm": Arm.CONDITIONED if folder.source_dsl else Arm.SOLO, "problem_sha256": problem.sha256,
-        "source_dsl": folder.source_dsl, "generation": 1 if folder.source_dsl else 0, "versions": dsls.plugin(folder.dsl).versions()}
+        "model": folder.model,
+        "problem": problem.number,
+        "problem_name": problem.name,
+        "family": problem.family,
+        "dsl": folder.dsl,
+        "replicate": folder.replicate,
+        "arm": Arm.CONDITIONED if folder.source_dsl else Arm.SOLO,
+        "problem_sha256": problem.sha256,
+        "source_dsl": folder.source_dsl,
+        "generation": 1 if folder.source_dsl else 0,
+        "versions": dsls.plugin(folder.dsl).versions(),
+    }
     if folder.source_dsl:
         given = notes.get((folder.model, folder.problem, folder.replicate, folder.source_dsl))
         if given is None:
-            return Attempt(**fields, state=State.SKIPPED, reason=f"the solo attempt in {folder.source_dsl} left no note")
+            return Attempt(
+                **fields, state=State.SKIPPED, reason=f"the solo attempt in {folder.source_dsl} left no note"
+            )
         fields["source_note_sha256"] = study.put_text("notes", given)
     submissions = []
     for index, path in folder.submissions():
         verdict = verdicts.of(folder, path, grade)
-        submissions.append(Submission(index=index, kernel_sha256=study.put_text("kernels", path.read_text("utf-8")), verdict=verdict))
+        submissions.append(
+            Submission(index=index, kernel_sha256=study.put_text("kernels", path.read_text("utf-8")), verdict=verdict)
+        )
     note, final = _note(folder), folder.path / "final.py"
     fields |= {"submissions": tuple(submissions), "note_sha256": study.put_text("notes", note) if note else None}
     if not final.exists():
@@ -147,5 +160,11 @@ def _attempt(folder: Folder, study: Study, verdicts: Verdicts, grade: Grade, not
     text = final.read_text("utf-8")
     verdict = verdicts.of(folder, final, grade, latest=True)
     repeats = verdicts.repeats((folder.problem, folder.dsl, digests.of_text(text)))
-    return Attempt(**fields, kernel_sha256=study.put_text("kernels", text), verdict=verdict, device=verdict.device, at=verdict.at,
-                   **({"repeat_kernel_ms": repeats} if len(repeats) > 1 else {}))
+    return Attempt(
+        **fields,
+        kernel_sha256=study.put_text("kernels", text),
+        verdict=verdict,
+        device=verdict.device,
+        at=verdict.at,
+        **({"repeat_kernel_ms": repeats} if len(repeats) > 1 else {}),
+    )

@@ -10,10 +10,13 @@ from runner.arrays import Arrays
 
 # Upper bounds, not expectations: the data sheet's densest rates for an H200 (SXM), TF32 and int8 tensor units included.
 CUDA_OPERATIONS_PER_S = {"bf16": 9.9e14, "f16": 9.9e14, "f32": 4.95e14, "fp8": 1.98e15, "int": 1.98e15}
-CPU_OPERATIONS_PER_CORE_S = 3.2e11     # two 512-bit fused multiply-adds a cycle in float32, at 5 GHz
+CPU_OPERATIONS_PER_CORE_S = 3.2e11  # two 512-bit fused multiply-adds a cycle in float32, at 5 GHz
 IMPOSSIBLE_SHARE = 0.8
 _COPY_BYTES = {"cuda": 1 << 30, "cpu": 64 << 20}
-_HEADROOM = {"cuda": 1.15, "cpu": 4.0}  # what is read alone moves faster than a copy; a processor's caches, faster still
+_HEADROOM = {
+    "cuda": 1.15,
+    "cpu": 4.0,
+}  # what is read alone moves faster than a copy; a processor's caches, faster still
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,15 @@ class Session:
         the device takes longer to get ready, and that is no work of a submission.
         """
         calls = [self.call(fresh_inputs(), nothing=True) for _ in range(N_CALIBRATION_CALLS)][2:]
-        return Overhead(clock_ms=statistics.median(c.parent_ms - (c.child_ms or 0.0) for c in calls),
-                        armed_ms=statistics.median(c.armed_ms for c in calls),
-                        delivered_ms=statistics.median(c.delivered_ms for c in calls),
-                        used_cpu_ms=median_known(None if c.used_cpu_ms is None else c.used_cpu_ms - (c.child_ms or 0.0) for c in calls),
-                        delivered_cpu_ms=median_known(c.delivered_cpu_ms for c in calls))
+        return Overhead(
+            clock_ms=statistics.median(c.parent_ms - (c.child_ms or 0.0) for c in calls),
+            armed_ms=statistics.median(c.armed_ms for c in calls),
+            delivered_ms=statistics.median(c.delivered_ms for c in calls),
+            used_cpu_ms=median_known(
+                None if c.used_cpu_ms is None else c.used_cpu_ms - (c.child_ms or 0.0) for c in calls
+            ),
+            delivered_cpu_ms=median_known(c.delivered_cpu_ms for c in calls),
+        )
 
     def load(self, kernel_text: str) -> dict[str, Any]:
         """Import the submission in the child; returns its findings and whether it has a `build`.
@@ -135,8 +139,15 @@ class Session:
         self._send({"op": "watch", "on": on})
         return self._receive()
 
-    def call(self, inputs: tuple, held: bool = False, nothing: bool = False, keep: bool = True, flags: bool = False,
-             cold: bool = True) -> Call:
+    def call(
+        self,
+        inputs: tuple,
+        held: bool = False,
+        nothing: bool = False,
+        keep: bool = True,
+        flags: bool = False,
+        cold: bool = True,
+    ) -> Call:
         """One call of `solve` on one draw, under the parent's clock.
 
         The child first makes everything ready and goes to sleep; only then does the draw reach its memory, and the
@@ -178,12 +189,19 @@ class Session:
         answer = self._receive()
         if answer.get("n") != n:
             raise Fault("guard", "forged answer: the child answered another call than the one it was given")
-        call = Call(parent_ms=(done - go) / 1e6, armed_ms=(go - asked) / 1e6, delivered_ms=(delivered - done) / 1e6,
-                    child_ms=_milliseconds(answer.get("child_ms")), claims=_claims(answer.get("claims")),
-                    idle_cpu_ms=_between(idle_from, idle_to), used_cpu_ms=_between(idle_to, done_cpu),
-                    delivered_cpu_ms=_between(done_cpu, delivered_cpu),
-                    n_running=n_running,
-                    n_dsl_calls=_count(answer.get("n_dsl_calls")), flags=answer.get("flags"))
+        call = Call(
+            parent_ms=(done - go) / 1e6,
+            armed_ms=(go - asked) / 1e6,
+            delivered_ms=(delivered - done) / 1e6,
+            child_ms=_milliseconds(answer.get("child_ms")),
+            claims=_claims(answer.get("claims")),
+            idle_cpu_ms=_between(idle_from, idle_to),
+            used_cpu_ms=_between(idle_to, done_cpu),
+            delivered_cpu_ms=_between(done_cpu, delivered_cpu),
+            n_running=n_running,
+            n_dsl_calls=_count(answer.get("n_dsl_calls")),
+            flags=answer.get("flags"),
+        )
         if answer.get("fault"):
             call.fault = (_stage(answer.get("stage"), "correctness"), str(answer["fault"]))
         else:
@@ -250,7 +268,9 @@ class Session:
 
     def _gone(self) -> Exception:
         if not self._loaded:
-            return Broken(f"the child was lost before the submission was loaded: it {self.child.exit_words()}: {self.child.tail()[-600:]}")
+            return Broken(
+                f"the child was lost before the submission was loaded: it {self.child.exit_words()}: {self.child.tail()[-600:]}"
+            )
         return Fault(self.stage, f"the child is gone: it {self.child.exit_words()}")
 
 

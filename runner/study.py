@@ -36,7 +36,9 @@ class Study:
         self.path = Path(path)
         manifest = self.path / "study.json"
         if not manifest.is_file():
-            raise UserError(f"{self.path}: no study here (study.json is missing); give the folder that a run or import made")
+            raise UserError(
+                f"{self.path}: no study here (study.json is missing); give the folder that a run or import made"
+            )
         try:
             self.manifest: dict[str, Any] = json.loads(manifest.read_text("utf-8"))
         except (ValueError, OSError) as fault:
@@ -45,8 +47,10 @@ class Study:
         if not isinstance(version, int):
             raise UserError(f"{manifest}: schema_version is {version!r}, not a whole number; is this a study?")
         if version > SCHEMA_VERSION:
-            raise UserError(f"{manifest}: schema version {version} is newer than {SCHEMA_VERSION}, "
-                            f"the newest this release reads; upgrade mkb-analyze")
+            raise UserError(
+                f"{manifest}: schema version {version} is newer than {SCHEMA_VERSION}, "
+                f"the newest this release reads; upgrade mkb-analyze"
+            )
 
     @classmethod
     def create(cls, path: str | Path, **manifest: Any) -> "Study":
@@ -86,8 +90,11 @@ class Study:
                         raise ValueError("not an object")
                 except (ValueError, RecursionError) as fault:
                     if not whole:
-                        warnings.warn(f"{file}:{number}: the last line is torn; it is left out and will be redone",
-                                      TornLine, stacklevel=3)
+                        warnings.warn(
+                            f"{file}:{number}: the last line is torn; it is left out and will be redone",
+                            TornLine,
+                            stacklevel=3,
+                        )
                         return
                     raise UserError(f"{file}:{number}: broken line ({fault}); mend or delete that line") from None
                 yield number, value
@@ -100,7 +107,9 @@ class Study:
             except ValidationError as fault:
                 first = fault.errors(include_url=False)[0]
                 where = ".".join(str(p) for p in first["loc"]) or "record"
-                raise UserError(f"{self._file(table)}:{number}: {where}: {first['msg']}; mend or delete that line") from None
+                raise UserError(
+                    f"{self._file(table)}:{number}: {where}: {first['msg']}; mend or delete that line"
+                ) from None
 
     def attempts(self) -> list[Attempt]:
         """All attempts; where one key stands twice (an attempt that was run again) the later line counts."""
@@ -135,7 +144,9 @@ class Study:
                 if fault.errno not in (errno.EAGAIN, errno.EACCES):
                     raise
                 holder = os.read(handle, 40).decode("ascii", "replace").strip() or "another process"
-                raise UserError(f"{self.path}: in use by process {holder}; one writer at a time, wait for it or stop it") from None
+                raise UserError(
+                    f"{self.path}: in use by process {holder}; one writer at a time, wait for it or stop it"
+                ) from None
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode("ascii"), 0)
             yield self
@@ -159,11 +170,15 @@ class Study:
         try:
             text = target.read_bytes().decode("utf-8", "surrogatepass")
         except FileNotFoundError:
-            raise UserError(f"{target}: missing, though a record names it; restore it from a copy of the study") from None
+            raise UserError(
+                f"{target}: missing, though a record names it; restore it from a copy of the study"
+            ) from None
         except UnicodeDecodeError:
             raise UserError(f"{target}: not UTF-8; it was changed after it was recorded, restore it") from None
         if digests.of_text(text) != sha256:
-            raise UserError(f"{target}: its content no longer has that digest; it was changed after it was recorded, restore it")
+            raise UserError(
+                f"{target}: its content no longer has that digest; it was changed after it was recorded, restore it"
+            )
         return text
 
     def note(self, sha256: str) -> str:
@@ -220,7 +235,7 @@ def set_aside_torn_tail(file: Path) -> None:
             start -= step
             stream.seek(start)
             tail = stream.read(step) + tail
-        tail = tail[tail.rfind(b"\n") + 1:] if b"\n" in tail else tail
+        tail = tail[tail.rfind(b"\n") + 1 :] if b"\n" in tail else tail
         if not tail:
             return
         try:

@@ -9,8 +9,19 @@ from functools import cache
 from pathlib import Path
 
 # The few variables that finding Python, CUDA and a compiler can need; everything else (keys, tokens) stays behind.
-KEPT = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
-        "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "SYSTEMROOT")
+KEPT = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "NVIDIA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "SYSTEMROOT",
+)
 
 
 def project_root() -> Path:
@@ -32,7 +43,10 @@ def isolation(device: str = "cpu") -> tuple[str, ...]:
     built = _standing(wanted)
     if device != "cuda" or "MKB_ISOLATION" in os.environ:
         return built
-    ladder = [built, *(tuple(w for w in built if w not in without) for without in (("pid",), ("uid",), ("pid", "uid"), built))]
+    ladder = [
+        built,
+        *(tuple(w for w in built if w not in without) for without in (("pid",), ("uid",), ("pid", "uid"), built)),
+    ]
     usable = {walls: _driver_lives(walls) for walls in dict.fromkeys(ladder)}
     return max(dict.fromkeys(ladder), key=lambda walls: (usable[walls], len(walls)))
 
@@ -52,6 +66,7 @@ def _standing(wanted: list[str]) -> tuple[str, ...]:
 def _driver_lives(walls: tuple[str, ...]) -> int:
     """2 if a process behind these walls can use the GPU and open shared device memory, 1 if only the former, else 0."""
     import cupy
+
     runtime = cupy.cuda.runtime
     at = runtime.malloc(4096)
     try:
@@ -60,10 +75,18 @@ def _driver_lives(walls: tuple[str, ...]) -> int:
         except Exception:  # no IPC on this machine at all: its answer is then 1 behind any walls
             handle = ""
         uid = str(own_account() if "uid" in walls else 0)
-        tried = subprocess.run([*launcher(walls), sys.executable, "-s", "-P", "-m", "runner.confine", "cuda", uid, handle],
-                               capture_output=True, timeout=60, cwd="/", start_new_session=True,
-                               env={**{name: os.environ[name] for name in KEPT if name in os.environ},
-                                    "PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "1"})
+        tried = subprocess.run(
+            [*launcher(walls), sys.executable, "-s", "-P", "-m", "runner.confine", "cuda", uid, handle],
+            capture_output=True,
+            timeout=60,
+            cwd="/",
+            start_new_session=True,
+            env={
+                **{name: os.environ[name] for name in KEPT if name in os.environ},
+                "PYTHONPATH": python_path(),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+        )
         return {0: 2, 3: 1}.get(tried.returncode, 0)
     except (OSError, subprocess.TimeoutExpired):
         return 0

@@ -13,8 +13,17 @@ from mkb_analyze.console import run
 from tests.mkb_analyze import upstream_store
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [p for p in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "problems" / "README.md", ROOT / "examples" / "README.md",
-                     *sorted((ROOT / "docs").rglob("*.md"))) if p.exists()]
+PAGES = [
+    p
+    for p in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "problems" / "README.md",
+        ROOT / "examples" / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    )
+    if p.exists()
+]
 _BLOCK = re.compile(r"^```(?:sh|bash)?\n(.*?)^```", re.M | re.S)
 
 
@@ -57,6 +66,7 @@ def workspace(tmp_path, monkeypatch):
 def model_server():
     """A well-behaved OpenAI-compatible server on loopback; yields its base URL."""
     from tests.servers.misbehaving import Server
+
     with Server() as server:
         yield server.url
 
@@ -76,6 +86,10 @@ def test_readme_has_its_commands():
 
 
 def test_json_is_json_on_verbs_of_the_readme(workspace, capsys):
-    for line in ("mkb-analyze problems list --json", "mkb-analyze import notes my_skills --study s --json", "mkb-analyze doctor --json"):
+    for line in (
+        "mkb-analyze problems list --json",
+        "mkb-analyze import notes my_skills --study s --json",
+        "mkb-analyze doctor --json",
+    ):
         assert run(shlex.split(line)[1:]) == 0
         json.loads(capsys.readouterr().out)

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-MAY_IMPORT = {"problems": {"problems"}, "runner": {"runner", "problems"},
-              "annotators": {"annotators", "runner"}, "mkb_analyze": {"mkb_analyze", "annotators", "runner"}}
+MAY_IMPORT = {
+    "problems": {"problems"},
+    "runner": {"runner", "problems"},
+    "annotators": {"annotators", "runner"},
+    "mkb_analyze": {"mkb_analyze", "annotators", "runner"},
+}
 FILES = sorted(p for floor in MAY_IMPORT for p in (ROOT / floor).rglob("*.py"))
 ONLY_ROOM = {"openai": {"runner/llm.py"}, "label_studio_sdk": {"annotators/label_studio.py"}}
 

@@ -10,14 +10,25 @@ import numpy as np
 HOME = Path(__file__).resolve().parents[1] / "data" / "authored"
 
 # one letter a category, so that a line of the source stays readable
-CODES = {"c": "workload_census", "m": "measured_bottleneck", "r": "verified_reformulation", "h": "hardware_mapping",
-         "n": "numerics_constraint", "o": "offload_boundary", "f": "bounded_failure_diagnosis",
-         "v": "verification_recipe", "q": "open_question", "u": "unverified_claim", "x": "unsupported_closure",
-         "z": "none"}
+CODES = {
+    "c": "workload_census",
+    "m": "measured_bottleneck",
+    "r": "verified_reformulation",
+    "h": "hardware_mapping",
+    "n": "numerics_constraint",
+    "o": "offload_boundary",
+    "f": "bounded_failure_diagnosis",
+    "v": "verification_recipe",
+    "q": "open_question",
+    "u": "unverified_claim",
+    "x": "unsupported_closure",
+    "z": "none",
+}
 EVIDENCE = {"M": "measured", "R": "reasoned", "N": "none"}
 
 _LABELLED = re.compile(
-    r"^(?P<mark>\||-{1,3}|\d\.)?(?P<code>[cmrhnofvquxz])(?P<evidence>[MRN])(?P<dsl>\+?) (?P<text>.+)$")
+    r"^(?P<mark>\||-{1,3}|\d\.)?(?P<code>[cmrhnofvquxz])(?P<evidence>[MRN])(?P<dsl>\+?) (?P<text>.+)$"
+)
 _TITLE = re.compile(r"^(?P<mark>-{1,3})~ (?P<text>.+)$")
 _SLOT = re.compile(r"\{([^{}]*\|[^{}]*)\}")
 

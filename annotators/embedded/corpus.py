@@ -44,8 +44,9 @@ class Corpus:
     def sha256(self) -> str:
         """Digest of every text and label, in order."""
         texts = (c.text for claims in self.notes for c in claims)
-        return digests.of_value([[t, c, e, d] for t, c, e, d in
-                                 zip(texts, self.category, self.evidence, self.dsl_specific, strict=True)])
+        return digests.of_value(
+            [[t, c, e, d] for t, c, e, d in zip(texts, self.category, self.evidence, self.dsl_specific, strict=True)]
+        )
 
 
 def written(n_wordings: int, seed: int = 0) -> Corpus:

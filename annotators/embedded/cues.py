@@ -21,7 +21,8 @@ _NUMBERS = re.compile(
     rf"|(?P<shape>\d+\s?[x×*]\s?\d+(?:\s?[x×*]\s?\d+)*"
     rf"|[\[(]\s?[a-z\d]{{1,8}}(?:=\d+)?(?:,\s?[a-z\d]{{1,8}}(?:=\d+)?){{1,6}}\s?[\])])"
     rf"|(?P<count>\d+\s?(?:/|of|out of)\s?\d+)"
-    rf"|(?P<plain>{_N}))")
+    rf"|(?P<plain>{_N}))"
+)
 _KINDS = ("ratio", "percent", "rate", "time", "bytes", "error", "arrow", "shape", "count", "plain")
 
 _CODE = re.compile(r"`[^`\n]*`")
@@ -29,20 +30,114 @@ _HAN = re.compile(r"[\u3400-\u9fff]")
 _EQUATION = re.compile(r"[a-z0-9_)\]] = [a-z_(\[]|[@·∑Σ^]|\b(?:sum|exp|max|log|rowsum)\(")
 _API = re.compile(
     r"\w\.\w+\(|\w_\w+\(|@[a-z]\w+|\w=[\w\"'\[(]|::"
-    r"|\b(?:t|tl|cute|cutlass)\.\w|\w\.(?:py|cu|cpp|cuh|h)\b|<\w+[,>]")
+    r"|\b(?:t|tl|cute|cutlass)\.\w|\w\.(?:py|cu|cpp|cuh|h)\b|<\w+[,>]"
+)
 _WORDS = tuple((name, re.compile(f"(?:{p})")) for name, p in WORDS.items())
 _HANS = tuple((name, re.compile(p)) for name, p in HAN.items())
-_IMPERATIVES = frozenset((
-    "use", "keep", "put", "pass", "set", "check", "run", "make", "avoid", "prefer", "try", "read", "start", "stop",
-    "pad", "split", "fuse", "hoist", "move", "compute", "load", "store", "write", "add", "look", "measure", "time",
-    "compare", "verify", "confirm", "profile", "test", "sweep", "dump", "take", "drop", "cut", "skip", "swap",
-    "pin", "warm", "compile", "treat", "assign", "give", "let", "leave", "build", "plug", "redo", "do", "launch",
-    "map", "stage", "cache", "issue", "unroll", "vectorize", "replace", "reduce", "switch", "call", "validate",
-    "grep", "bisect", "disable", "enable", "force", "isolate", "ask", "log", "fix", "feed", "print", "shrink",
-    "repeat", "rerun", "flush", "lock", "turn", "search", "don't"))
-_SIGNS = ("imperative", "gerund", "article", "code_share", "length", "short", "long", "han_share", "bold_start",
-          "bold_all",
-          "colon", "arrow_sign", "pipe", "caps", "question_end", "n_numbers")
+_IMPERATIVES = frozenset(
+    (
+        "use",
+        "keep",
+        "put",
+        "pass",
+        "set",
+        "check",
+        "run",
+        "make",
+        "avoid",
+        "prefer",
+        "try",
+        "read",
+        "start",
+        "stop",
+        "pad",
+        "split",
+        "fuse",
+        "hoist",
+        "move",
+        "compute",
+        "load",
+        "store",
+        "write",
+        "add",
+        "look",
+        "measure",
+        "time",
+        "compare",
+        "verify",
+        "confirm",
+        "profile",
+        "test",
+        "sweep",
+        "dump",
+        "take",
+        "drop",
+        "cut",
+        "skip",
+        "swap",
+        "pin",
+        "warm",
+        "compile",
+        "treat",
+        "assign",
+        "give",
+        "let",
+        "leave",
+        "build",
+        "plug",
+        "redo",
+        "do",
+        "launch",
+        "map",
+        "stage",
+        "cache",
+        "issue",
+        "unroll",
+        "vectorize",
+        "replace",
+        "reduce",
+        "switch",
+        "call",
+        "validate",
+        "grep",
+        "bisect",
+        "disable",
+        "enable",
+        "force",
+        "isolate",
+        "ask",
+        "log",
+        "fix",
+        "feed",
+        "print",
+        "shrink",
+        "repeat",
+        "rerun",
+        "flush",
+        "lock",
+        "turn",
+        "search",
+        "don't",
+    )
+)
+_SIGNS = (
+    "imperative",
+    "gerund",
+    "article",
+    "code_share",
+    "length",
+    "short",
+    "long",
+    "han_share",
+    "bold_start",
+    "bold_all",
+    "colon",
+    "arrow_sign",
+    "pipe",
+    "caps",
+    "question_end",
+    "n_numbers",
+)
 NAMES = (*(f"has_{k}" for k in _KINDS), *WORDS, *(n for n in PAIRS if n not in WORDS), "equation", "api", *_SIGNS)
 _AT = {name: n for n, name in enumerate(NAMES)}
 _PAIR_AT = {pair: _AT[name] for name, pairs in PAIRS.items() for pair in pairs.split("|")}
@@ -72,7 +167,11 @@ def of_word(word: str) -> tuple[int, ...]:
 
 
 def cues(
-    text: str, lower: str, words: list[str], of_words: list[tuple[int, ...]], counts: dict[str, int],
+    text: str,
+    lower: str,
+    words: list[str],
+    of_words: list[tuple[int, ...]],
+    counts: dict[str, int],
 ) -> np.ndarray:
     """The cue vector of a text, length len(NAMES), each entry about 0 to 1.
 
@@ -96,10 +195,22 @@ def cues(
     first = words[0] if words else ""
     order = first in _IMPERATIVES or (len(words) > 1 and first in _LEADS and words[1] in _IMPERATIVES)
     caps = sum(1 for w in text.split() if len(w) > 2 and w.isupper() and w.isalpha())
-    out[-len(_SIGNS):] = (
-        order, first.endswith("ing"), first in ("the", "a", "an", "each", "all", "both", "this"),
-        sum(map(len, _CODE.findall(text))) / n_chars, min(n_chars, 400) / 200, n_chars < 45, n_chars > 180,
+    out[-len(_SIGNS) :] = (
+        order,
+        first.endswith("ing"),
+        first in ("the", "a", "an", "each", "all", "both", "this"),
+        sum(map(len, _CODE.findall(text))) / n_chars,
+        min(n_chars, 400) / 200,
+        n_chars < 45,
+        n_chars > 180,
         n_han / n_chars,
-        bold, bold and text.rstrip(" .。:").endswith("**"), ":" in text or "：" in text, "→" in text or "->" in text,
-        "|" in text, min(caps, 3) / 2, text.rstrip(" *\"'").endswith(("?", "？")), min(sum(counts.values()), 6) / 4)
+        bold,
+        bold and text.rstrip(" .。:").endswith("**"),
+        ":" in text or "：" in text,
+        "→" in text or "->" in text,
+        "|" in text,
+        min(caps, 3) / 2,
+        text.rstrip(" *\"'").endswith(("?", "？")),
+        min(sum(counts.values()), 6) / 4,
+    )
     return out

@@ -14,8 +14,16 @@ from annotators.embedded import cues
 _TOKEN = re.compile(r"[a-z_][a-z0-9_'’+-]*|[\u3400-\u9fff]|[→↑↓✓✗≥≤±≈]|->|[0-9]+")
 
 # name -> (hashed width, weight of the block after each row is scaled to length 1)
-BLOCKS = {"word": (1 << 14, 1.0), "char": (1 << 14, 0.8), "item": (1 << 12, 0.35), "parent": (1 << 12, 0.5),
-          "lead": (1 << 12, 0.6), "heading": (1 << 12, 0.5), "before": (1 << 12, 0.3), "after": (1 << 12, 0.3)}
+BLOCKS = {
+    "word": (1 << 14, 1.0),
+    "char": (1 << 14, 0.8),
+    "item": (1 << 12, 0.35),
+    "parent": (1 << 12, 0.5),
+    "lead": (1 << 12, 0.6),
+    "heading": (1 << 12, 0.5),
+    "before": (1 << 12, 0.3),
+    "after": (1 << 12, 0.3),
+}
 N_CUES = len(cues.NAMES)
 N_PLACE = 10
 # how much the cues of each view of a claim weigh: own, item, neighbours, lead and headings, section, note
@@ -36,7 +44,7 @@ def _of_token(token: str) -> tuple[int, tuple[int, ...], list[int]]:
         if len(_memo) >= _MEMO_MAX:
             _memo.clear()
         body = f" {token[:40]} "
-        grams = [body[n:n + size] for size in (3, 4, 5) for n in range(len(body) - size + 1)] or [body]
+        grams = [body[n : n + size] for size in (3, 4, 5) for n in range(len(body) - size + 1)] or [body]
         start, mask = _STARTS["char"], BLOCKS["char"][0] - 1
         known = (crc32(token.encode()), cues.of_word(token), [start + (crc32(g.encode()) & mask) for g in grams])
         _memo[token] = known
@@ -107,18 +115,30 @@ def _note(claims: Sequence[Claim]) -> tuple[list[list[int]], np.ndarray]:
                 row += put(name, text.words + text.pairs)
         columns.append(row)
         first_of_item = not claim.item or claim.item.startswith(claim.text[:40])
-        place = (n / max(len(claims) - 1, 1), claim.kind == "row", claim.kind == "item", claim.kind == "sentence",
-                 parent is not None, lead is not None, first_of_item, item is None, before is None, after is None)
+        place = (
+            n / max(len(claims) - 1, 1),
+            claim.kind == "row",
+            claim.kind == "item",
+            claim.kind == "sentence",
+            parent is not None,
+            lead is not None,
+            first_of_item,
+            item is None,
+            before is None,
+            after is None,
+        )
         near = (before.cues if before else _NOTHING) + (after.cues if after else _NOTHING)
         dense[n, :N_CUES] = own[n].cues
-        dense[n, N_CUES:2 * N_CUES] = np.maximum(
-            item.cues if item is not None else _NOTHING, parent.cues if parent is not None else _NOTHING)
-        dense[n, 2 * N_CUES:3 * N_CUES] = near * 0.5
-        dense[n, 3 * N_CUES:4 * N_CUES] = np.maximum(
-            lead.cues if lead is not None else _NOTHING, path.cues if path is not None else _NOTHING)
-        dense[n, 4 * N_CUES:5 * N_CUES] = section_of[n]
-        dense[n, 5 * N_CUES:6 * N_CUES] = whole
-        dense[n, 6 * N_CUES:] = place
+        dense[n, N_CUES : 2 * N_CUES] = np.maximum(
+            item.cues if item is not None else _NOTHING, parent.cues if parent is not None else _NOTHING
+        )
+        dense[n, 2 * N_CUES : 3 * N_CUES] = near * 0.5
+        dense[n, 3 * N_CUES : 4 * N_CUES] = np.maximum(
+            lead.cues if lead is not None else _NOTHING, path.cues if path is not None else _NOTHING
+        )
+        dense[n, 4 * N_CUES : 5 * N_CUES] = section_of[n]
+        dense[n, 5 * N_CUES : 6 * N_CUES] = whole
+        dense[n, 6 * N_CUES :] = place
     return columns, dense
 
 

@@ -23,16 +23,25 @@ class Measured:
 
     def summary(self) -> dict[str, float]:
         """The figures that are kept with a model."""
-        return {"n": self.n, "accuracy": round(self.accuracy, 4), "macro_f1": round(self.macro_f1, 4),
-                "kappa": round(self.kappa, 4), "expected_calibration_error": round(self.expected_calibration_error, 4)}
+        return {
+            "n": self.n,
+            "accuracy": round(self.accuracy, 4),
+            "macro_f1": round(self.macro_f1, 4),
+            "kappa": round(self.kappa, 4),
+            "expected_calibration_error": round(self.expected_calibration_error, 4),
+        }
 
     def table(self) -> str:
         """Plain text for a terminal."""
-        lines = [f"n {self.n}  accuracy {self.accuracy:.3f}  macro-F1 {self.macro_f1:.3f}  kappa {self.kappa:.3f}  "
-                 f"ECE {self.expected_calibration_error:.3f}", f"{'':28}{'prec':>6}{'rec':>6}{'F1':>6}{'n':>6}"]
+        lines = [
+            f"n {self.n}  accuracy {self.accuracy:.3f}  macro-F1 {self.macro_f1:.3f}  kappa {self.kappa:.3f}  "
+            f"ECE {self.expected_calibration_error:.3f}",
+            f"{'':28}{'prec':>6}{'rec':>6}{'F1':>6}{'n':>6}",
+        ]
         lines += [f"{name:28}{p:6.2f}{r:6.2f}{f:6.2f}{n:6d}" for name, p, r, f, n in self.per_category]
-        lines += [f"  p {low:.1f}+: mean {mean:.2f}, right {right:.2f}, n {n}"
-                  for low, mean, right, n in self.reliability]
+        lines += [
+            f"  p {low:.1f}+: mean {mean:.2f}, right {right:.2f}, n {n}" for low, mean, right, n in self.reliability
+        ]
         return "\n".join(lines)
 
 
@@ -55,6 +64,11 @@ def measure(truth: np.ndarray, probabilities: np.ndarray, answers: Sequence[str]
     present = [a for a in answers if (truth == a).any()]
     p, r, f, n = precision_recall_fscore_support(truth, told, labels=present, zero_division=0)
     return Measured(
-        len(truth), float(right.mean()), float(f1_score(truth, told, labels=present, average="macro", zero_division=0)),
-        float(cohen_kappa_score(truth, told)), float(error),
-        tuple((a, float(p[k]), float(r[k]), float(f[k]), int(n[k])) for k, a in enumerate(present)), tuple(rows))
+        len(truth),
+        float(right.mean()),
+        float(f1_score(truth, told, labels=present, average="macro", zero_division=0)),
+        float(cohen_kappa_score(truth, told)),
+        float(error),
+        tuple((a, float(p[k]), float(r[k]), float(f[k]), int(n[k])) for k, a in enumerate(present)),
+        tuple(rows),
+    )

@@ -74,12 +74,21 @@ def save(model: Model, path: Path = HOME) -> str:
     scale = np.abs(model.weights).max(axis=0) / 127
     scale[scale == 0] = 1
     packed = np.round(model.weights / scale).astype(np.int8)
-    facts = {"format": FORMAT, "threshold": model.threshold, "facts": model.facts,
-             "heads": [{"name": h.name, "answers": h.answers, "start": h.start, "temperature": h.temperature}
-                       for h in model.heads]}
-    arrays = {"idf": model.idf.astype(np.float16), "weights": packed, "scale": scale.astype(np.float32),
-              "bias": model.bias.astype(np.float32),
-              "facts": np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8)}
+    facts = {
+        "format": FORMAT,
+        "threshold": model.threshold,
+        "facts": model.facts,
+        "heads": [
+            {"name": h.name, "answers": h.answers, "start": h.start, "temperature": h.temperature} for h in model.heads
+        ],
+    }
+    arrays = {
+        "idf": model.idf.astype(np.float16),
+        "weights": packed,
+        "scale": scale.astype(np.float32),
+        "bias": model.bias.astype(np.float32),
+        "facts": np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8),
+    }
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
     path.write_bytes(stream.getvalue())
@@ -94,18 +103,24 @@ def load(path: Path = HOME) -> Model:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in (*_ARRAYS, "facts")}
         said = json.loads(arrays["facts"].tobytes().decode())
-        heads = tuple(Head(h["name"], tuple(h["answers"]), int(h["start"]), float(h["temperature"]))
-                      for h in said["heads"])
+        heads = tuple(
+            Head(h["name"], tuple(h["answers"]), int(h["start"]), float(h["temperature"])) for h in said["heads"]
+        )
         version, threshold, facts = said["format"], float(said["threshold"]), dict(said["facts"])
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); train one with train-rater") from None
     except Exception as error:  # a broken archive fails in many ways, none of them the user's to tell apart
         raise UserError(
-            f"{path}: no model of this rater ({type(error).__name__}); train one with train-rater") from None
+            f"{path}: no model of this rater ({type(error).__name__}); train one with train-rater"
+        ) from None
     n_answers = sum(len(h.answers) for h in heads)
-    if version != FORMAT or arrays["weights"].shape != (features.N_FEATURES, n_answers) \
-            or arrays["idf"].shape != (features.N_FEATURES,):
+    if (
+        version != FORMAT
+        or arrays["weights"].shape != (features.N_FEATURES, n_answers)
+        or arrays["idf"].shape != (features.N_FEATURES,)
+    ):
         raise UserError(f"{path}: made for other features than this version has; train it anew with train-rater")
     weights = arrays["weights"].astype(np.float32) * arrays["scale"]
-    return Model(arrays["idf"].astype(np.float32), weights, arrays["bias"], heads, threshold, facts,
-                 digests.of_file(path))
+    return Model(
+        arrays["idf"].astype(np.float32), weights, arrays["bias"], heads, threshold, facts, digests.of_file(path)
+    )

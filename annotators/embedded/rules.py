@@ -21,18 +21,24 @@ _HEDGE = re.compile(
     r"\b(?:may|might|could|can|perhaps|maybe|possibly|probably|likely|seems?|appears?|suggests?|sometimes|often|usually|"
     r"mostly|should|somewhat|in some cases|at least|for this|only for|only when|only at|if)\b"
     r"|可能|也许|大概|似乎|有时|一般|在.{0,12}时",
-    re.I)
+    re.I,
+)
 _WIDE = re.compile(
     r"\b(?:always|every|any|all|never|must|only way|optimal|best|in general|no point|nothing|impossible|necessary|"
     r"required)\b"
-    r"|总是|任何|所有|必须|最优|最好|只能|不可能", re.I)
+    r"|总是|任何|所有|必须|最优|最好|只能|不可能",
+    re.I,
+)
 _DENIES = re.compile(
     r"\b(?:not|no longer|never|wrong|false|refuted|contrary|did ?n['’]?t|does ?n['’]?t|is ?n['’]?t|was ?n['’]?t|"
     r"turned out|disproved|slower|worse|lost|fails?|failed|after all|instead)\b"
-    r"|并非|不成立|相反|推翻|其实|反而|没有用|慢了|失败", re.I)
+    r"|并非|不成立|相反|推翻|其实|反而|没有用|慢了|失败",
+    re.I,
+)
 _EVIDENCE = re.compile(
     r"\b(?:measured|profil\w+|timed|tested|verified|confirmed|ncu|nsys|pass(?:es|ed)?|checked)\b"
-    r"|实测|测得|验证|通过")
+    r"|实测|测得|验证|通过"
+)
 
 
 class Fate(NamedTuple):
@@ -74,8 +80,10 @@ def _similarities(claim: str, others: Sequence[str]) -> np.ndarray:
         chars = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True).fit_transform(texts)
     except ValueError:  # nothing but punctuation
         return np.zeros(len(others))
-    near = 0.5 * np.asarray((words[1:] @ words[0].T).todense()).ravel() \
+    near = (
+        0.5 * np.asarray((words[1:] @ words[0].T).todense()).ravel()
         + 0.5 * np.asarray((chars[1:] @ chars[0].T).todense()).ravel()
+    )
     figures = set(_NUMBER.findall(claim))
     shared = np.array([bool(figures & set(_NUMBER.findall(o))) for o in others])
     return np.minimum(near + NUMBER_BONUS * shared * (near > 0.1), 1.0)
@@ -104,8 +112,9 @@ def fate_of(claim: str, next_claims: Sequence[str], rubric: Rubric | None = None
     elif _measured(said) and not _measured(claim):
         role = "with_evidence"
     else:
-        strength = (len(_WIDE.findall(said)) - len(_HEDGE.findall(said))) \
-            - (len(_WIDE.findall(claim)) - len(_HEDGE.findall(claim)))
+        strength = (len(_WIDE.findall(said)) - len(_HEDGE.findall(said))) - (
+            len(_WIDE.findall(claim)) - len(_HEDGE.findall(claim))
+        )
         role = "same" if strength == 0 else "stronger" if strength > 0 else "weaker"
     return Fate(_one(rubric, role), index, float(near[index]))
 
@@ -121,8 +130,11 @@ def adherence_of(advice: Sequence[str], traces: Sequence[str], rubric: Rubric | 
     if not advice:
         return Adherence(_one(rubric, "adherence_nothing"), float("nan"))
     bags = [{w.lower() for w in _CODE_WORD.findall(t)} for t in traces]
-    common = {w for w in set().union(*(set(_words(a)) for a in advice))
-              if len(advice) > 2 and sum(w in _words(a) for a in advice) > len(advice) / 2}
+    common = {
+        w
+        for w in set().union(*(set(_words(a)) for a in advice))
+        if len(advice) > 2 and sum(w in _words(a) for a in advice) > len(advice) / 2
+    }
     n_found = 0
     for text in advice:
         words = _words(text) - common
@@ -134,11 +146,55 @@ def adherence_of(advice: Sequence[str], traces: Sequence[str], rubric: Rubric | 
     return Adherence(_one(rubric, role), share)
 
 
-_FILLER = frozenset((
-    "the", "and", "for", "with", "that", "this", "from", "into", "are", "was", "were", "has", "have", "had", "its",
-    "not", "but", "one", "two", "each", "per", "use", "uses", "used", "when", "then", "than", "over", "under",
-    "same", "more", "less", "can", "may", "will", "our", "you", "your", "them", "they", "their", "while", "where",
-    "which", "what"))
+_FILLER = frozenset(
+    (
+        "the",
+        "and",
+        "for",
+        "with",
+        "that",
+        "this",
+        "from",
+        "into",
+        "are",
+        "was",
+        "were",
+        "has",
+        "have",
+        "had",
+        "its",
+        "not",
+        "but",
+        "one",
+        "two",
+        "each",
+        "per",
+        "use",
+        "uses",
+        "used",
+        "when",
+        "then",
+        "than",
+        "over",
+        "under",
+        "same",
+        "more",
+        "less",
+        "can",
+        "may",
+        "will",
+        "our",
+        "you",
+        "your",
+        "them",
+        "they",
+        "their",
+        "while",
+        "where",
+        "which",
+        "what",
+    )
+)
 
 
 def _words(text: str) -> set[str]:
@@ -146,11 +202,24 @@ def _words(text: str) -> set[str]:
 
 
 def cause_of(
-    *, adherence: str, solo_correct: bool, conditioned_correct: bool, n_submissions: int, budget: int | None = None,
-    timed_out: bool = False, last_error_kind: str | None = None, n_failed_submissions: int = 0,
-    paired_ratio: float | None = None, noise: float = 0.05, last_improved: bool = False,
-    closures: Sequence[str] = (), unverified: Sequence[str] = (), solo_traces: Sequence[str] = (),
-    conditioned_traces: Sequence[str] = (), source_dsl_advice: Sequence[str] = (), rubric: Rubric | None = None,
+    *,
+    adherence: str,
+    solo_correct: bool,
+    conditioned_correct: bool,
+    n_submissions: int,
+    budget: int | None = None,
+    timed_out: bool = False,
+    last_error_kind: str | None = None,
+    n_failed_submissions: int = 0,
+    paired_ratio: float | None = None,
+    noise: float = 0.05,
+    last_improved: bool = False,
+    closures: Sequence[str] = (),
+    unverified: Sequence[str] = (),
+    solo_traces: Sequence[str] = (),
+    conditioned_traces: Sequence[str] = (),
+    source_dsl_advice: Sequence[str] = (),
+    rubric: Rubric | None = None,
 ) -> Cause:
     """The cause of a harmed transfer, by the first rule that fits.
 
@@ -193,8 +262,12 @@ def cause_of(
         taken = _traced(unverified, conditioned_traces)
         if spent:
             return told("ran_out", "wrong or unfinished when the budget was spent", taken, "broken_code")
-        return told("broken_code", f"plan followed, result wrong ({last_error_kind or 'no error named'})", taken,
-                    "taken_untested" if taken else None)
+        return told(
+            "broken_code",
+            f"plan followed, result wrong ({last_error_kind or 'no error named'})",
+            taken,
+            "taken_untested" if taken else None,
+        )
     if spent and last_improved:
         return told("ran_out", "still improving when the budget was spent")
     excluded = _traced(closures, solo_traces)

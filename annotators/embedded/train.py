@@ -23,8 +23,9 @@ ABSTAIN_SHARE = 0.10  # the threshold withholds the least sure tenth of the held
 N_FOLDS = 5
 
 
-def _fit(x: sparse.csr_matrix, y: np.ndarray, weight: np.ndarray, answers: Sequence[str]) \
-        -> tuple[np.ndarray, np.ndarray]:
+def _fit(
+    x: sparse.csr_matrix, y: np.ndarray, weight: np.ndarray, answers: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
     """Multinomial logistic regression: weights [N_FEATURES, n_answers] and bias, zero-sum over the answers."""
     total = weight.sum()
     share = {a: weight[y == a].sum() / total for a in answers}
@@ -40,9 +41,11 @@ def _fit(x: sparse.csr_matrix, y: np.ndarray, weight: np.ndarray, answers: Seque
 
 def _targets(corpus: Corpus) -> list[tuple[str, np.ndarray]]:
     dsl = [None if d is None else str(bool(d)).lower() for d in corpus.dsl_specific]
-    return [("category", np.array([c or "" for c in corpus.category])),
-            ("evidence", np.array([e or "" for e in corpus.evidence])),
-            ("dsl_specific", np.array([d or "" for d in dsl]))]
+    return [
+        ("category", np.array([c or "" for c in corpus.category])),
+        ("evidence", np.array([e or "" for e in corpus.evidence])),
+        ("dsl_specific", np.array([d or "" for d in dsl])),
+    ]
 
 
 def fit(corpus: Corpus, hashed: sparse.csr_matrix, rows: np.ndarray) -> model.Model:
@@ -95,8 +98,9 @@ def _temperature(scores: np.ndarray, y: np.ndarray, answers: Sequence[str]) -> f
     return float(np.exp(minimize_scalar(loss, bounds=(-2, 3), method="bounded").x))
 
 
-def calibrate(corpus: Corpus, heads: tuple[model.Head, ...], scores: np.ndarray, rows: np.ndarray) \
-        -> tuple[tuple[model.Head, ...], float, dict[str, Measured]]:
+def calibrate(
+    corpus: Corpus, heads: tuple[model.Head, ...], scores: np.ndarray, rows: np.ndarray
+) -> tuple[tuple[model.Head, ...], float, dict[str, Measured]]:
     """Heads with temperatures, the abstention threshold, and what the held-out labels measure."""
     out, measured, threshold = [], {}, 0.0
     for head, (name, y) in zip(heads, _targets(corpus), strict=True):
@@ -119,8 +123,11 @@ def train(corpus: Corpus) -> tuple[model.Model, dict[str, Measured]]:
     heads, threshold, measured = calibrate(corpus, heads, scores, rows)
     fitted = fit(corpus, hashed, np.arange(len(corpus)))
     facts: dict[str, Any] = {
-        "training_sha256": corpus.sha256(), "n_claims": len(corpus), "n_notes": len(corpus.notes),
-        "held_out": {name: m.summary() for name, m in measured.items()}}
+        "training_sha256": corpus.sha256(),
+        "n_claims": len(corpus),
+        "n_notes": len(corpus.notes),
+        "held_out": {name: m.summary() for name, m in measured.items()},
+    }
     return model.Model(fitted.idf, fitted.weights, fitted.bias, heads, threshold, facts), measured
 
 

@@ -8,109 +8,109 @@ WORDS = {
     "question": r"whether",
     "if": r"if|when(?:ever)?|unless|should",
     "fail": r"fail(?:s|ed|ure|ures|ing)?|broke[n]?|breaks?|crash\w*|errors?|dies?|died|wrong|nan|"
-        r"deadlock\w*|hang(?:s|ed)?|assert\w*|rejected|unsupported|illegal|won['’]t|"
-        r"doesn['’]t|timeout|segfault|killed|misaligned",
+    r"deadlock\w*|hang(?:s|ed)?|assert\w*|rejected|unsupported|illegal|won['’]t|"
+    r"doesn['’]t|timeout|segfault|killed|misaligned",
     "revert": r"revert\w*|dropped?|abandon\w*|discard\w*|undid|buried|ditched|scrapped",
     "slower": r"slow(?:er|s|ed|est|down)?|regress\w*|worse|loses?|lost|hurts?|behind|flat|nothing",
     "tried": r"tried|attempt\w*|experiment\w*|testing|trial|trying",
     "because": r"because|since|hence|so|therefore|thus|reason|caus\w+",
     "spill": r"spill\w*|exceed\w*|over(?:flow|run)\w*|limit",
     "faster": r"fast(?:er|est)|quick(?:er|est)|gain(?:s|ed)?|wins?|won|saves?|saved|ahead|improv\w+|"
-        r"beats?|worth|best|speed-?ups?",
+    r"beats?|worth|best|speed-?ups?",
     "went": r"fell|rose|got|reach\w*|lands?",
     "profile": r"profil\w+|ncu|nsight|nsys|trace[sd]?|counters?|occupancy|stall\w*|throughput|"
-        r"bandwidth|latency|bottleneck|runtime|bound|utili[sz]ation|peak|roofline|dominat\w+|"
-        r"limit(?:s|ed|er)",
+    r"bandwidth|latency|bottleneck|runtime|bound|utili[sz]ation|peak|roofline|dominat\w+|"
+    r"limit(?:s|ed|er)",
     "took": r"takes?|took|spends?|eats?|measured|timed|median|mean|average|geomean",
     "versus": r"vs\.?|versus|against|compared|baseline|than|over",
     "check": r"check\w*|verif\w+|validat\w+|confirm\w*|compare|reproduc\w+|test(?:s|ed)?|sanity|"
-        r"reference|oracle|assert|probe|ablat\w+|bisect|diff",
+    r"reference|oracle|assert|probe|ablat\w+|bisect|diff",
     "pass": r"pass(?:es|ed|ing)?|match(?:es|ed)?|identical|agrees?|correct|exact(?:ly)?|"
-        r"equivalen\w+|bit-?(?:exact|wise|identical)",
+    r"equivalen\w+|bit-?(?:exact|wise|identical)",
     "measure_how": r"warmed|iterations?|repeats?|events?|seed\w*|manual_seed|sync\w*|cold|flush|sweep|"
-        r"grep|log|dump|warm-?up\w*",
+    r"grep|log|dump|warm-?up\w*",
     "order": r"first|then|before|after|finally|step|once|always",
     "rewrite": r"rewr\w+|reformulat\w+|replac\w+|fold(?:s|ed|ing)?|algebra\w*|identity|"
-        r"factor(?:ed|ing)?|chunk(?:ed|wise)|associativ\w+|equals|deriv\w+|now",
+    r"factor(?:ed|ing)?|chunk(?:ed|wise)|associativ\w+|equals|deriv\w+|now",
     "mapping": r"threads?|warps?|ctas?|blocks?|lanes?|til(?:e|es|ed|ing)|shared|smem|lds|registers?|"
-        r"regs?|tma|mma|wgmma|mfma|pipelin\w+|stag(?:e|es|ed|ing)|swizzl\w+|coalesc\w+|"
-        r"vectori[sz]\w+|cluster\w*|multicast|persistent|fus(?:e|es|ed|ing|ion)|barrier\w*|"
-        r"prefetch\w*|l2|unroll\w*|bank|loads?|stores?|grid|epilogue|cache|layout|split-?k|"
-        r"stream-?k",
+    r"regs?|tma|mma|wgmma|mfma|pipelin\w+|stag(?:e|es|ed|ing)|swizzl\w+|coalesc\w+|"
+    r"vectori[sz]\w+|cluster\w*|multicast|persistent|fus(?:e|es|ed|ing|ion)|barrier\w*|"
+    r"prefetch\w*|l2|unroll\w*|bank|loads?|stores?|grid|epilogue|cache|layout|split-?k|"
+    r"stream-?k",
     "numerics": r"fp32|fp16|bf16|fp8|tf32|fp64|float32|precision|accumul\w+|round(?:s|ed|ing)?|"
-        r"toleran\w+|atol|rtol|ulp|overflow\w*|underflow\w*|cosine|denormal\w*|mantissa|"
-        r"stable|drift\w*",
+    r"toleran\w+|atol|rtol|ulp|overflow\w*|underflow\w*|cosine|denormal\w*|mantissa|"
+    r"stable|drift\w*",
     "library": r"cublas\w*|cudnn|torch|pytorch|eager|inductor|cutlass|flashinfer|library|framework|"
-        r"hipblas\w*|native|aten|cub|thrust|built-?in",
+    r"hipblas\w*|native|aten|cub|thrust|built-?in",
     "keep": r"keep(?:s|ing)?|kept|leave|left|stay(?:s|ed)?|stick|move[sd]?|delegate|ship\w*|"
-        r"merge[sd]?|adopt\w*",
+    r"merge[sd]?|adopt\w*",
     "census": r"shapes?|dtypes?|inputs?|outputs?|tensors?|heads?|dim(?:s|ension|ensions)?|axis|axes|"
-        r"batch|seq(?:len|uence)?|contiguous|flops?|gflops?|bytes?|weights?|activations?|"
-        r"intensity|hidden|vocab|tokens?|channels?|layers?|mask",
+    r"batch|seq(?:len|uence)?|contiguous|flops?|gflops?|bytes?|weights?|activations?|"
+    r"intensity|hidden|vocab|tokens?|channels?|layers?|mask",
     "consists": r"consist\w*|contains?|has|have",
     "superlative": r"best|optimal|ideal|perfect\w*|most|biggest|key|crucial|critical|right|maxim\w+|free|"
-        r"negligible|handily",
+    r"negligible|handily",
     "always": r"always|any|all|every|general(?:ly|izes)?|usually|typically|tends?|scales?",
     "must": r"must|needs?|needed|require\w*|necessary|essential|mandatory|only|cannot",
     "never": r"never|pointless|avoid|forget|impossible|useless|exhausted|hopeless|waste|don['’]t|"
-        r"can['’]t|cannot|won['’]t|nobody",
+    r"can['’]t|cannot|won['’]t|nobody",
     "not": r"not|no|none|nor|neither|without|\w+n['’]t|cannot|never",
     "effect": r"helps?|benefit\w*|improv\w+|makes?|allows?|enabl\w+|hid(?:e|es|ing)|overlap\w*|"
-        r"remov\w+|eliminat\w+|avoid(?:s|ing)|reduc\w+|increas\w+|boost\w*",
+    r"remov\w+|eliminat\w+|avoid(?:s|ing)|reduc\w+|increas\w+|boost\w*",
     "narrative": r"commit|see|files?|verdict|status|note(?:s)?|readme|summary|tl;dr|session|agent|"
-        r"story|page|docs?|rules?|forbidden|allowed|suite|scor(?:e|ing)|leaderboard",
+    r"story|page|docs?|rules?|forbidden|allowed|suite|scor(?:e|ing)|leaderboard",
     "we": r"we|our|ours|i|us",
     "you": r"you|your",
     "past": r"was|were|had|\w{3,}ed",
     "is": r"is|are|it['’]s",
     "dsl": r"triton|tilelang|cute(?:dsl)?|cutlass|tirx?|cuda|ptx|mojo|hip|rocm|pallas|"
-        r"thunderkittens|dsl|compiler|jit|decorator|pragma|intrinsic\w*|constexpr|template|"
-        r"lower(?:s|ed|ing)",
+    r"thunderkittens|dsl|compiler|jit|decorator|pragma|intrinsic\w*|constexpr|template|"
+    r"lower(?:s|ed|ing)",
 }
 
 # cue -> pairs of neighbouring words
 PAIRS = {
     "untested": r"not tried|not yet|not tested|not measured|not done|not explored|not looked|"
-        r"not begun|never tried|never tested|yet to|haven’t tried|haven't tried|have not|"
-        r"left undone|to try|to do",
+    r"not begun|never tried|never tested|yet to|haven’t tried|haven't tried|have not|"
+    r"left undone|to try|to do",
     "future": r"next step|next up|up next|would be|would like|worth a|worth trying|worth exploring|"
-        r"to explore|could try|try next|try out|next week|ideas left|what if|how about",
+    r"to explore|could try|try next|try out|next week|ideas left|what if|how about",
     "may": r"no idea|would give|may be|not sure|not clear",
     "fail": r"not work|not compile|not build|not launch|not fit|no longer|times out|blew up|"
-        r"blows up|goes wrong|went wrong|wrong results|wrong numbers",
+    r"blows up|goes wrong|went wrong|wrong results|wrong numbers",
     "revert": r"backed out|thrown out|rolled back|gave up|gave it|given up|taken out",
     "slower": r"cost us|costs us|no gain|no win|no faster|no quicker|no better|no difference|"
-        r"changed nothing|makes no",
+    r"changed nothing|makes no",
     "tried": r"we went|tried and|went at|tried to",
     "because": r"due to|as a|that is|which is|so that",
     "spill": r"register pressure|out of|too many|too big|too large|too few|too small|not enough|"
-        r"no room|run out|registers run",
+    r"no room|run out|registers run",
     "went": r"went up|went down|went from|down to|down from|up from|came out|up by|dropped to|"
-        r"dropped from",
+    r"dropped from",
     "took": r"runs at|run at|runs in|on average|spends its|its time",
     "check": r"ground truth|control run|sanity check|against the",
     "pass": r"max diff|same result|same results|same output|same answer|all cases|in all|no error",
     "measure_how": r"look for|look at|run it|run the|run each|run one|warm up|throw away|same seed|"
-        r"take the",
+    r"take the",
     "rewrite": r"instead of|closed form|online softmax|running max|in place",
     "mapping": r"tensor core|tensor cores|thread block",
     "per": r"per thread|per warp|per cta|per block|per row|per head|per lane|per tile|per token|"
-        r"per sm|each thread|each warp|each cta|each block|each lane|each row|each tile|"
-        r"one thread|one warp|one cta|one block|one lane|one row|one tile|a thread|a warp|"
-        r"a cta|a lane|every warp|every thread|every cta",
+    r"per sm|each thread|each warp|each cta|each block|each lane|each row|each tile|"
+    r"one thread|one warp|one cta|one block|one lane|one row|one tile|a thread|a warp|"
+    r"a cta|a lane|every warp|every thread|every cta",
     "numerics": r"relative error|absolute error|abs error|max error|worst error|error norms|"
-        r"error norm|of rounding",
+    r"error norm|of rounding",
     "keep": r"handed to|hand over|handed back|fall back|falls back|not worth|worth moving|left to|"
-        r"stays with|stay with|leave it|leave the|kept in|stays in",
+    r"stays with|stay with|leave it|leave the|kept in|stays in",
     "consists": r"there is|there are|arrives as|arrive as|comes in|comes as|is stored|are stored|"
-        r"sits in|sit in|made of",
+    r"sits in|sit in|made of",
     "superlative": r"sweet spot|just right|the most|the best|as fast|real lever",
     "always": r"as a|in general|in practice|all shapes|all sizes|every shape|works well|"
-        r"carries over|scales to",
+    r"carries over|scales to",
     "must": r"only way|has to|have to|a must|only one|only choice",
     "never": r"no point|do not|nothing more|nothing left|nothing else|nothing to|no room|not worth|"
-        r"no use|dead end|no sense|makes no|no hope|no way|stay away|ruled out|not an|"
-        r"lost cause|no need|done with|leave it",
+    r"no use|dead end|no sense|makes no|no hope|no way|stay away|ruled out|not an|"
+    r"lost cause|no need|done with|leave it",
     "narrative": r"this page|this file|this note|the rules|next to",
 }
 

@@ -41,8 +41,13 @@ class EmbeddedRater:
 
     def identity(self) -> dict[str, Any]:
         """What tells this rater from another: digests of the model and of what it was trained on, and the threshold."""
-        return {"kind": "embedded", "name": self.name, "model": self.model.sha256, "threshold": self.threshold,
-                "training_sha256": self.model.facts.get("training_sha256")}
+        return {
+            "kind": "embedded",
+            "name": self.name,
+            "model": self.model.sha256,
+            "threshold": self.threshold,
+            "training_sha256": self.model.facts.get("training_sha256"),
+        }
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -74,8 +79,14 @@ class EmbeddedRater:
             for _ in claims:
                 label = answers["category"][best["category"][row]]
                 sure = float(p["category"][row, best["category"][row]])
-                out.append(Guess(label if sure >= self.threshold else None, sure,
-                                 answers["evidence"][best["evidence"][row]],
-                                 answers["dsl_specific"][best["dsl_specific"][row]] == "true", label))
+                out.append(
+                    Guess(
+                        label if sure >= self.threshold else None,
+                        sure,
+                        answers["evidence"][best["evidence"][row]],
+                        answers["dsl_specific"][best["dsl_specific"][row]] == "true",
+                        label,
+                    )
+                )
                 row += 1
             yield out

@@ -15,8 +15,12 @@ from runner.records import Arm, Attempt, Stage, State, Submission, Usage, Verdic
 from runner.study import Study
 
 _TRIAL = re.compile(r"(?:[^/]*_)?p(\d{1,3})_r(\d{1,6})_(.+)")
-_ARMS = {"solo_cutedsl": ("cutedsl", None), "solo_tirx": ("tirx", None),
-         "cutedsl2tirx_skill": ("tirx", "cutedsl"), "tirx2cutedsl_skill": ("cutedsl", "tirx")}
+_ARMS = {
+    "solo_cutedsl": ("cutedsl", None),
+    "solo_tirx": ("tirx", None),
+    "cutedsl2tirx_skill": ("tirx", "cutedsl"),
+    "tirx2cutedsl_skill": ("cutedsl", "tirx"),
+}
 _MAX_BYTES = 20_000_000
 
 
@@ -29,8 +33,10 @@ def import_upstream(store: str | Path, out: str | Path) -> Imported:
     root = Path(store)
     identity = _json(root / "store.json")
     if not isinstance(identity, dict) or not isinstance(identity.get("model"), str) or not identity["model"].strip():
-        raise UserError(f"{root}: no store of the published harness (store.json with a model is missing); "
-                        f"give the folder results/<model>")
+        raise UserError(
+            f"{root}: no store of the published harness (store.json with a model is missing); "
+            f"give the folder results/<model>"
+        )
     if not (root / "problems").is_dir():
         raise UserError(f"{root}/problems: missing; a store holds problems/<NN_name>/<trial>/")
     prefix = identity.get("prefix") if isinstance(identity.get("prefix"), str) else None
@@ -66,22 +72,31 @@ def _trials(root: Path, prefix: str | None, left_out: list[str]) -> Iterator[tup
             yield folder, (int(match[1]), name, int(match[2]), *_ARMS[match[3]])
 
 
-def _attempt(study: Study, folder: Path, model: str, number: int, name: str, replicate: int, dsl: str,
-             source_dsl: str | None) -> Attempt:
+def _attempt(
+    study: Study, folder: Path, model: str, number: int, name: str, replicate: int, dsl: str, source_dsl: str | None
+) -> Attempt:
     record = _json(folder / "record.json")
     artifacts = folder / "artifacts" / "app"
     note = _text(artifacts / "SKILL.md")
     kernel = _text(artifacts / "kernel.py")
     fields: dict[str, Any] = {
-        "model": model, "problem": number, "problem_name": name, "family": catalogue.family_of(number), "dsl": dsl,
-        "arm": Arm.CONDITIONED if source_dsl else Arm.SOLO, "replicate": replicate, "source_dsl": source_dsl,
+        "model": model,
+        "problem": number,
+        "problem_name": name,
+        "family": catalogue.family_of(number),
+        "dsl": dsl,
+        "arm": Arm.CONDITIONED if source_dsl else Arm.SOLO,
+        "replicate": replicate,
+        "source_dsl": source_dsl,
         "generation": 1 if source_dsl else 0,
     }
     if source_dsl:
         given = _text(folder.parent / "skills" / f"r{replicate}_{source_dsl}2{dsl}.md")
         fields["source_note_sha256"] = study.put_text("notes", given) if given is not None else None
     if not isinstance(record, dict):
-        return Attempt(**fields, state=State.ERROR, reason=f"record.json {'unreadable' if record is ... else 'missing'}")
+        return Attempt(
+            **fields, state=State.ERROR, reason=f"record.json {'unreadable' if record is ... else 'missing'}"
+        )
     stamps = record.get("stamps") or {}
     if source_dsl and fields["source_note_sha256"] is None and _is_sha(stamps.get("skill_sha256")):
         fields["source_note_sha256"] = stamps["skill_sha256"]
@@ -93,7 +108,8 @@ def _attempt(study: Study, folder: Path, model: str, number: int, name: str, rep
     fields |= {
         "kernel_sha256": study.put_text("kernels", kernel) if kernel is not None else None,
         "note_sha256": study.put_text("notes", note) if note is not None and note.strip() else None,
-        "timed_out": bool(record.get("timed_out")), "usage": _usage(record.get("usage")),
+        "timed_out": bool(record.get("timed_out")),
+        "usage": _usage(record.get("usage")),
         "submissions": tuple(_submissions(folder / "submissions.jsonl")),
     }
     if record.get("error"):
@@ -117,13 +133,22 @@ def _verdict(rewards: Any, detail: Any) -> tuple[Verdict | None, str | None]:
         if speedup is None or speedup <= 0:
             return None, f"rewards say passed, but speedup_vs_eager is {rewards.get('speedup_vs_eager')!r}"
         medians = (detail.get("details") or {}).get("median_ms") if isinstance(detail.get("details"), dict) else None
-        kernel_ms, eager_ms = (_number(medians.get(k)) for k in ("kernel", "eager")) if isinstance(medians, dict) else (None, None)
+        kernel_ms, eager_ms = (
+            (_number(medians.get(k)) for k in ("kernel", "eager")) if isinstance(medians, dict) else (None, None)
+        )
         # Times that do not give this speedup belong to another grading of the same trial: the speedup is the record's.
         if not (kernel_ms and eager_ms and abs(eager_ms / kernel_ms / speedup - 1) < 5e-3):
             kernel_ms = eager_ms = None
-        return Verdict(passed=True, stage=Stage.DONE, speedup=speedup, kernel_ms=kernel_ms, reference_ms=eager_ms, **tail), None
-    stage = (Stage.LOAD if not (_number(rewards.get("imported")) or 0.0) else
-             Stage.CORRECTNESS if not (_number(rewards.get("correct")) or 0.0) else Stage.TIMING)
+        return Verdict(
+            passed=True, stage=Stage.DONE, speedup=speedup, kernel_ms=kernel_ms, reference_ms=eager_ms, **tail
+        ), None
+    stage = (
+        Stage.LOAD
+        if not (_number(rewards.get("imported")) or 0.0)
+        else Stage.CORRECTNESS
+        if not (_number(rewards.get("correct")) or 0.0)
+        else Stage.TIMING
+    )
     why = {Stage.LOAD: "the kernel was not loaded", Stage.CORRECTNESS: "wrong result", Stage.TIMING: "not timed"}[stage]
     report = str(detail.get("report") or "").strip()
     return Verdict(passed=False, stage=stage, reason=f"{why}: {report[:2000]}" if report else why, **tail), None
@@ -138,8 +163,13 @@ def _submissions(file: Path) -> Iterator[Submission]:
         try:
             value = json.loads(line)
             verdict, fault = _verdict(value.get("rewards"), {"eval_sec": value.get("eval_sec")})
-            yield Submission(index=index, at_s=_number(value.get("elapsed_sec")), counted=bool(value.get("counted", True)),
-                             verdict=verdict, remark=str(value["note"])[:4000] if value.get("note") else fault)
+            yield Submission(
+                index=index,
+                at_s=_number(value.get("elapsed_sec")),
+                counted=bool(value.get("counted", True)),
+                verdict=verdict,
+                remark=str(value["note"])[:4000] if value.get("note") else fault,
+            )
         except (ValueError, AttributeError, RecursionError):
             yield Submission(index=index, counted=False, remark="unreadable line")
 
@@ -147,12 +177,18 @@ def _submissions(file: Path) -> Iterator[Submission]:
 def _usage(value: Any) -> Usage | None:
     if not isinstance(value, dict):
         return None
+
     def count(name: str) -> int | None:
         number = _number(value.get(name))
         return int(number) if number is not None and number >= 0 else None
-    return Usage(n_input_tokens=count("n_input_tokens"), n_cached_tokens=count("n_cache_tokens"),
-                 n_output_tokens=count("n_output_tokens"), cost_usd=_number(value.get("cost_usd")),
-                 agent_s=_number(value.get("agent_sec")))
+
+    return Usage(
+        n_input_tokens=count("n_input_tokens"),
+        n_cached_tokens=count("n_cache_tokens"),
+        n_output_tokens=count("n_output_tokens"),
+        cost_usd=_number(value.get("cost_usd")),
+        agent_s=_number(value.get("agent_sec")),
+    )
 
 
 def _json(file: Path) -> Any:
@@ -192,5 +228,3 @@ def _first_line(fault: Exception) -> str:
     if isinstance(fault, ValidationError):
         return str(fault.errors(include_url=False)[0]["msg"])
     return str(fault).splitlines()[0][:300] if str(fault) else type(fault).__name__
-
-

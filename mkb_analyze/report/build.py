@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-
 import jinja2
 
 from annotators import rubric as rubrics
@@ -34,8 +33,16 @@ class Made:
     n_transfers: int
 
 
-def report(study_path: Path, out: Path, *, settings: Settings = Settings(), labels: str = "panel", seed: int = 0,
-           n_resamples: int = 2000, calibration: Calibration | None = None) -> Made:
+def report(
+    study_path: Path,
+    out: Path,
+    *,
+    settings: Settings = Settings(),
+    labels: str = "panel",
+    seed: int = 0,
+    n_resamples: int = 2000,
+    calibration: Calibration | None = None,
+) -> Made:
     """Write the report of a study to `out`, whole or not at all; an older report there is replaced.
 
     Raises:
@@ -44,7 +51,9 @@ def report(study_path: Path, out: Path, *, settings: Settings = Settings(), labe
     study = Study(study_path)
     if out.exists() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise UserError(f"{out}: holds files that are no report; give an empty or a new folder")
-    data = analysis.analyse(study, settings=settings, which=labels, seed=seed, n_resamples=n_resamples, calibration=calibration)
+    data = analysis.analyse(
+        study, settings=settings, which=labels, seed=seed, n_resamples=n_resamples, calibration=calibration
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     building = out.with_name(f".{out.name}.{os.getpid()}.building")
     shutil.rmtree(building, ignore_errors=True)
@@ -88,15 +97,26 @@ def slug(key: str) -> str:
 
 
 def _environment(study: Study, data: "analysis.Analysis") -> jinja2.Environment:
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True,
-                                     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters["number"] = table.one
     environment.filters["show"] = table.show
     environment.tests["estimate"] = lambda value: isinstance(value, Estimate)
     environment.tests["outcome"] = lambda value: isinstance(value, Outcome)
-    environment.globals |= {"settings": data.settings, "study_digest": data.study_digest, "which": data.labels.which,
-                            "seed": data.seed, "version": _version(), "scope": data.scope,
-                            "synthetic": is_synthetic(study)}
+    environment.globals |= {
+        "settings": data.settings,
+        "study_digest": data.study_digest,
+        "which": data.labels.which,
+        "seed": data.seed,
+        "version": _version(),
+        "scope": data.scope,
+        "synthetic": is_synthetic(study),
+    }
     return environment
 
 
@@ -111,5 +131,3 @@ def palette_of(data: "analysis.Analysis") -> texts.Palette:
     """The colours of the study's content rubric."""
     content: rubrics.Rubric = data.rubric("content")
     return texts.Palette.of(content.ids, content.none_label, content.role("unsupported"))
-
-

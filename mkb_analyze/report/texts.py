@@ -13,7 +13,9 @@ from pygments.lexers import PythonLexer
 from mkb_analyze.labels import LabelledClaim
 
 MAX_SHOWN = 200_000
-_INVISIBLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,13 @@ def safe(text: str) -> Markup:
     return Markup(_INVISIBLE.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", str(escape(text))))
 
 
-def note(text: str, claims: Sequence[LabelledClaim], palette: Palette, prefix: str = "claim",
-         anchors: Sequence[tuple[int, int, str]] = ()) -> Markup:
+def note(
+    text: str,
+    claims: Sequence[LabelledClaim],
+    palette: Palette,
+    prefix: str = "claim",
+    anchors: Sequence[tuple[int, int, str]] = (),
+) -> Markup:
     """A note letter for letter with each claim in a coloured mark.
 
     Args:
@@ -61,15 +68,18 @@ def note(text: str, claims: Sequence[LabelledClaim], palette: Palette, prefix: s
             spots.remove(following)
             at = start
 
-    for index, claim in enumerate(claims):
+    for _index, claim in enumerate(claims):
         if claim.start < at or claim.end > len(cut):
             continue
         plain(claim.start)
         label = claim.label or "no majority"
         title = _describe(claim)
         bad = Markup(" data-unsupported") if claim.label in palette.unsupported else ""
-        out.append(Markup('<mark class="claim {}" id="{}-{}-{}" title="{}"{}>').format(
-            palette.css.get(claim.label or "", "c11"), prefix, claim.start, claim.end, title, bad))
+        out.append(
+            Markup('<mark class="claim {}" id="{}-{}-{}" title="{}"{}>').format(
+                palette.css.get(claim.label or "", "c11"), prefix, claim.start, claim.end, title, bad
+            )
+        )
         plain(claim.end)
         out.append(Markup("<sup>{}</sup></mark>").format(label.replace("_", " ")))
     plain(len(cut))
@@ -91,8 +101,11 @@ def _describe(claim: LabelledClaim) -> str:
 
 def legend(palette: Palette, used: Sequence[str]) -> Markup:
     """The colours that occur, each with its name."""
-    items = [Markup('<li class="{}">{}</li>').format(css, name.replace("_", " "))
-             for name, css in palette.css.items() if name in used]
+    items = [
+        Markup('<li class="{}">{}</li>').format(css, name.replace("_", " "))
+        for name, css in palette.css.items()
+        if name in used
+    ]
     return Markup('<ul class="legend" aria-label="Categories">{}</ul>').format(Markup("").join(items))
 
 

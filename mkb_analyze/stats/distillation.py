@@ -43,9 +43,7 @@ def jaccard(
     return cluster_bootstrap([ratio], resamples, rng, level)[0]
 
 
-def one_way_icc(
-    values: Sequence[float], groups: Sequence[Any], level: float = 0.95, name: str = "ICC(1)"
-) -> Estimate:
+def one_way_icc(values: Sequence[float], groups: Sequence[Any], level: float = 0.95, name: str = "ICC(1)") -> Estimate:
     """Share of the variance of `values` that lies between `groups` (attempts), group sizes may differ.
 
     One-way analysis of variance with n0 = (N - sum n^2/N)/(k - 1) in place of the common size (Donner 1986); the
@@ -75,6 +73,4 @@ def one_way_icc(
     low = f / stats.f.isf(a, k - 1, n - k)
     high = f * stats.f.isf(a, n - k, k - 1)
     p = float(stats.f.sf(f, k - 1, n - k))
-    return Estimate(
-        name, icc, (low - 1) / (low + n0 - 1), (high - 1) / (high + n0 - 1), n, method, level, cells, p
-    )
+    return Estimate(name, icc, (low - 1) / (low + n0 - 1), (high - 1) / (high + n0 - 1), n, method, level, cells, p)

@@ -22,19 +22,31 @@ def association(resolved: Sequence[Transfer], labels: Labels, rubric: Rubric, ho
     for model, group in models.items():
         rows += [_row(model, c, group, labels, how) for c in rubric.ids]
     adjusted = multiplicity.adjusted_table([r["difference"] for r in rows], "all categories × models of this table")
-    rows = [{**r, "difference": e, "p": e.p, "q": e.q} for r, e in zip(rows, adjusted)]
+    rows = [{**r, "difference": e, "p": e.p, "q": e.q} for r, e in zip(rows, adjusted, strict=False)]
     if used:
         pooled = [_pooled(c, used, labels, how) for c in rubric.ids]
         adjusted = multiplicity.adjusted_table([r["difference"] for r in pooled], "all categories, pooled")
-        rows = [{**r, "difference": e, "p": e.p, "q": e.q} for r, e in zip(pooled, adjusted)] + rows
+        rows = [{**r, "difference": e, "p": e.p, "q": e.q} for r, e in zip(pooled, adjusted, strict=False)] + rows
     left_out = len([t for t in resolved if not t.skipped]) - len(used)
     notes = (f"{left_out} transfers are left out because their note was not annotated.",) if left_out else ()
-    return Table("categories", "Categories of the note: harmed against helped transfers",
-                 "Difference is P(category | harmed) − P(category | helped) in points: above 0 the category stands more often "
-                 "in notes that harmed.",
-                 (Column("model", "model"), Column("category", "category"), Column("harmed", "in harmed", "share"),
-                  Column("helped", "in helped", "share"), Column("difference", "difference, points", "points"),
-                  Column("p", "p", "p"), Column("q", "q", "p"), Column("p_cluster", "p, problems as clusters", "p")), tuple(rows), notes)
+    return Table(
+        "categories",
+        "Categories of the note: harmed against helped transfers",
+        "Difference is P(category | harmed) − P(category | helped) in points: above 0 the category stands more often "
+        "in notes that harmed.",
+        (
+            Column("model", "model"),
+            Column("category", "category"),
+            Column("harmed", "in harmed", "share"),
+            Column("helped", "in helped", "share"),
+            Column("difference", "difference, points", "points"),
+            Column("p", "p", "p"),
+            Column("q", "q", "p"),
+            Column("p_cluster", "p, problems as clusters", "p"),
+        ),
+        tuple(rows),
+        notes,
+    )
 
 
 def _counts(category: str, group: Sequence[Transfer], labels: Labels) -> tuple[int, int, int, int]:
@@ -50,8 +62,13 @@ def _row(model: str, category: str, group: Sequence[Transfer], labels: Labels, h
     if gap.defined:
         test = contingency.fisher([[x1, n1 - x1], [x2, n2 - x2]]).odds_ratio
         gap = _replace(gap, p=test.p, method=f"{gap.method}; p: Fisher exact")
-    return {"model": model, "category": category, "harmed": rates.wilson(x1, n1, how.level), "helped": rates.wilson(x2, n2, how.level),
-            "difference": gap}
+    return {
+        "model": model,
+        "category": category,
+        "harmed": rates.wilson(x1, n1, how.level),
+        "helped": rates.wilson(x2, n2, how.level),
+        "difference": gap,
+    }
 
 
 def _pooled(category: str, used: Sequence[Transfer], labels: Labels, how: Resampling) -> dict:
@@ -64,8 +81,12 @@ def _pooled(category: str, used: Sequence[Transfer], labels: Labels, how: Resamp
     if row["difference"].defined:
         test = stratified.mantel_haenszel(strata).cmh
         way = row["difference"].method.split("; p:")[0]
-        row["difference"] = _replace(row["difference"], p=test.p, method=f"{way}; p: Cochran–Mantel–Haenszel over (model, direction)",
-                                     notes=(*row["difference"].notes, *((test.reason,) if test.reason else ())))
+        row["difference"] = _replace(
+            row["difference"],
+            p=test.p,
+            method=f"{way}; p: Cochran–Mantel–Haenszel over (model, direction)",
+            notes=(*row["difference"].notes, *((test.reason,) if test.reason else ())),
+        )
     return row
 
 
@@ -93,11 +114,33 @@ def profile(labels: Labels, rubric: Rubric, shas: Sequence[str]) -> Table:
     rows = []
     for name in names:
         of = [c for c in claims if c.label == name]
-        rows.append({"category": name, "notes": rates.wilson(sum(name in labels.categories(s) for s in notes), len(notes)),
-                     "claims": rates.wilson(len(of), len(claims)) if claims else undefined(name, "no claims"),
-                     **{f"{flag.id}_{v}": sum(c.flags.get(flag.id) == v for c in of) for flag in rubric.flags for v in flag.ids}})
+        rows.append(
+            {
+                "category": name,
+                "notes": rates.wilson(sum(name in labels.categories(s) for s in notes), len(notes)),
+                "claims": rates.wilson(len(of), len(claims)) if claims else undefined(name, "no claims"),
+                **{
+                    f"{flag.id}_{v}": sum(c.flags.get(flag.id) == v for c in of)
+                    for flag in rubric.flags
+                    for v in flag.ids
+                },
+            }
+        )
     undecided = sum(c.label is None for c in claims)
-    return Table("content", "What the notes hold", "A note has a category when any of its claims does.",
-                 (Column("category", "category"), Column("notes", "notes with it", "share"), Column("claims", "claims", "share"),
-                  *(Column(f"{flag.id}_{v}", f"{flag.id}: {v}".replace("_", " "), "number") for flag in rubric.flags for v in flag.ids)),
-                 tuple(rows), (f"{undecided} of {len(claims)} claims have no label (unscored, or a tie of the raters).",))
+    return Table(
+        "content",
+        "What the notes hold",
+        "A note has a category when any of its claims does.",
+        (
+            Column("category", "category"),
+            Column("notes", "notes with it", "share"),
+            Column("claims", "claims", "share"),
+            *(
+                Column(f"{flag.id}_{v}", f"{flag.id}: {v}".replace("_", " "), "number")
+                for flag in rubric.flags
+                for v in flag.ids
+            ),
+        ),
+        tuple(rows),
+        (f"{undecided} of {len(claims)} claims have no label (unscored, or a tie of the raters).",),
+    )

@@ -42,8 +42,14 @@ def _ratio(name: str, values: Sequence[float], transfers: Sequence[Transfer], **
     """The mean of `values` as sums over clusters of one problem."""
     _, codes = np.unique([t.problem for t in transfers], return_inverse=True)
     n_clusters = int(codes.max()) + 1
-    return bootstrap.Ratio(name, np.bincount(codes, values, n_clusters), np.bincount(codes, minlength=n_clusters).astype(float),
-                           n=len(values), n_by_cell={"problems": n_clusters}, **how)
+    return bootstrap.Ratio(
+        name,
+        np.bincount(codes, values, n_clusters),
+        np.bincount(codes, minlength=n_clusters).astype(float),
+        n=len(values),
+        n_by_cell={"problems": n_clusters},
+        **how,
+    )
 
 
 def share(transfers: Sequence[Transfer], test: Callable[[Transfer], bool], name: str, how: Resampling) -> Estimate:
@@ -52,7 +58,9 @@ def share(transfers: Sequence[Transfer], test: Callable[[Transfer], bool], name:
     k, n, n_problems = sum(hits), len(hits), len({t.problem for t in transfers})
     if n_problems in (n, 1):
         return rates.wilson(k, n, how.level, name)
-    (pooled,) = bootstrap.cluster_bootstrap([_ratio(name, np.asarray(hits, float), transfers)], how.n_resamples, how.rng(), how.level)
+    (pooled,) = bootstrap.cluster_bootstrap(
+        [_ratio(name, np.asarray(hits, float), transfers)], how.n_resamples, how.rng(), how.level
+    )
     cells = {"with": k, "without": n - k, "problems": n_problems}
     if math.isnan(pooled.low) or pooled.low == pooled.high:
         # Where nothing varies a bootstrap has no width; Wilson on the number of problems says how little that proves.
@@ -61,7 +69,9 @@ def share(transfers: Sequence[Transfer], test: Callable[[Transfer], bool], name:
     return replace(pooled, n_by_cell=cells)
 
 
-def difference(first: Sequence[Transfer], second: Sequence[Transfer], test: Callable[[Transfer], bool], name: str, how: Resampling) -> Estimate:
+def difference(
+    first: Sequence[Transfer], second: Sequence[Transfer], test: Callable[[Transfer], bool], name: str, how: Resampling
+) -> Estimate:
     """Share in `first` less share in `second`: Newcombe where each problem stands once, else clusters by problem (BCa)."""
     x1, x2 = ([bool(test(t)) for t in group] for group in (first, second))
     newcombe = rates.newcombe(sum(x1), len(x1), sum(x2), len(x2), how.level, name)
@@ -70,8 +80,15 @@ def difference(first: Sequence[Transfer], second: Sequence[Transfer], test: Call
         return newcombe
     _, codes = np.unique(problems, return_inverse=True)
     n_clusters, cut = int(codes.max()) + 1, len(x1)
-    parts = [np.bincount(c, w, n_clusters) for c, w in ((codes[:cut], np.asarray(x1, float)), (codes[:cut], np.ones(cut)),
-                                                        (codes[cut:], np.asarray(x2, float)), (codes[cut:], np.ones(len(x2))))]
+    parts = [
+        np.bincount(c, w, n_clusters)
+        for c, w in (
+            (codes[:cut], np.asarray(x1, float)),
+            (codes[:cut], np.ones(cut)),
+            (codes[cut:], np.asarray(x2, float)),
+            (codes[cut:], np.ones(len(x2))),
+        )
+    ]
     ratio = bootstrap.Ratio(name, *parts, n=len(problems), n_by_cell={**newcombe.n_by_cell, "problems": n_clusters})
     (pooled,) = bootstrap.cluster_bootstrap([ratio], how.n_resamples, how.rng(), how.level)
     if math.isnan(pooled.low) or pooled.low == pooled.high:
@@ -87,7 +104,17 @@ def lift(transfers: Sequence[Transfer], name: str, how: Resampling) -> Estimate:
     ratio = _ratio(name, logs, transfers, transform="exp-1", scale=100.0)
     if len(ratio.top) < 2:
         percent = 100 * math.expm1(float(logs.mean()))
-        return Estimate(name, percent, math.nan, math.nan, len(logs), "none", how.level, ratio.n_by_cell, reason="one problem alone: no interval")
+        return Estimate(
+            name,
+            percent,
+            math.nan,
+            math.nan,
+            len(logs),
+            "none",
+            how.level,
+            ratio.n_by_cell,
+            reason="one problem alone: no interval",
+        )
     (pooled,) = bootstrap.cluster_bootstrap([ratio], how.n_resamples, how.rng(), how.level)
     p = ranks.signed_rank(logs).shift.p
     return replace(pooled, p=p, method=f"{pooled.method}; p: Wilcoxon signed rank on log r")

@@ -20,6 +20,7 @@ class Import:
           mkb-analyze import notes my_skills --study outputs/skills
         """
         from mkb_analyze.imports.notes import import_notes
+
         return _said(import_notes(str(folder), str(study)), "notes", study)
 
     def upstream(self, store: str, study: str) -> Answer:
@@ -29,6 +30,7 @@ class Import:
           mkb-analyze import upstream results/my-model --study outputs/my-study
         """
         from mkb_analyze.imports.upstream import import_upstream
+
         return _said(import_upstream(str(store), str(study)), "attempts", study)
 
 

@@ -11,12 +11,20 @@ from runner.errors import UserError
 _FORMATS = ("csv", "md", "latex", "json", "parquet")
 
 
-def settings_of(study: Any, floor: Any = None, cap: Any = None, band: Any = None, tier_edge: Any = None, baseline: Any = None) -> Any:
+def settings_of(
+    study: Any, floor: Any = None, cap: Any = None, band: Any = None, tier_edge: Any = None, baseline: Any = None
+) -> Any:
     """The settings of outcomes: flags first, then what the study's manifest names, then the defaults."""
     from mkb_analyze.transfers import Settings
     from runner.study import Study
-    given = {"floor": number(floor, "floor"), "cap": number(cap, "cap"), "band": number(band, "band"),
-             "tier_edge": number(tier_edge, "tier-edge"), "baseline": str(baseline) if baseline is not None else None}
+
+    given = {
+        "floor": number(floor, "floor"),
+        "cap": number(cap, "cap"),
+        "band": number(band, "band"),
+        "tier_edge": number(tier_edge, "tier-edge"),
+        "baseline": str(baseline) if baseline is not None else None,
+    }
     return Settings.of(Study(Path(str(study))).manifest, **given)
 
 
@@ -25,24 +33,36 @@ def calibration_of(path: Any) -> Any:
     if path is None:
         return None
     from annotators.calibrate import Calibration
+
     try:
         return Calibration.model_validate_json(Path(str(path)).read_text("utf-8"))
     except FileNotFoundError:
         raise UserError(f"--calibration {path}: no such file; `mkb-analyze calibrate` writes one") from None
     except ValueError as fault:
-        raise UserError(f"--calibration {path}: no calibration ({str(fault).splitlines()[0]}); `mkb-analyze calibrate` writes one") from None
+        raise UserError(
+            f"--calibration {path}: no calibration ({str(fault).splitlines()[0]}); `mkb-analyze calibrate` writes one"
+        ) from None
 
 
-def table(study: Any, name: Any, form: Any, out: Any, settings: Any, which: Any, seed: Any, resamples: Any, calibration: Any) -> Answer:
+def table(
+    study: Any, name: Any, form: Any, out: Any, settings: Any, which: Any, seed: Any, resamples: Any, calibration: Any
+) -> Answer:
     """One table of a study in one format, to a file or to the terminal."""
     from mkb_analyze.analysis import analyse
     from runner.study import Study
+
     if form not in _FORMATS:
         raise UserError(f"--format {form}: one of {', '.join(_FORMATS)} is due")
     if form == "parquet" and out is None:
         raise UserError("--format parquet: a file is due; give --out FILE")
-    data = analyse(Study(Path(str(study))), settings=settings, which=str(which), seed=number(seed, "seed", int, 0),
-                   n_resamples=number(resamples, "resamples", int, 100), calibration=calibration_of(calibration))
+    data = analyse(
+        Study(Path(str(study))),
+        settings=settings,
+        which=str(which),
+        seed=number(seed, "seed", int, 0),
+        n_resamples=number(resamples, "resamples", int, 100),
+        calibration=calibration_of(calibration),
+    )
     tables = {t.name: t for t in data.tables()}
     if name not in tables:
         raise UserError(f"{name!r}: no such table; one of {', '.join(sorted(tables))}")
@@ -53,34 +73,56 @@ def table(study: Any, name: Any, form: Any, out: Any, settings: Any, which: Any,
         except ImportError:
             raise UserError("--format parquet: pyarrow is not installed; pip install pyarrow") from None
         return Answer(str(out), chosen.to_dict())
-    text = {"csv": chosen.csv, "md": chosen.markdown, "latex": chosen.latex,
-            "json": lambda: json.dumps(chosen.to_dict(), indent=1, sort_keys=True) + "\n"}[str(form)]()
+    text = {
+        "csv": chosen.csv,
+        "md": chosen.markdown,
+        "latex": chosen.latex,
+        "json": lambda: json.dumps(chosen.to_dict(), indent=1, sort_keys=True) + "\n",
+    }[str(form)]()
     if out is not None:
         Path(str(out)).write_text(text, "utf-8", "surrogatepass")
         return Answer(str(out), chosen.to_dict())
     return Answer(text.rstrip("\n"), chosen.to_dict())
 
 
-def power(points: Any, base: Any, per_problem: Any, icc: Any, target: Any, sensitivity: Any, specificity: Any, seed: Any) -> Answer:
+def power(
+    points: Any, base: Any, per_problem: Any, icc: Any, target: Any, sensitivity: Any, specificity: Any, seed: Any
+) -> Answer:
     """Problems and transfers needed to see a difference of some points, and gold labels for a rater that errs."""
     from mkb_analyze.stats import misclassification
     from mkb_analyze.stats.power import Design, problems_needed
+
     gap, p2 = number(points, "points", float, 0.1) / 100, number(base, "base", float, 0)
     if not 0 < p2 < 1 or not 0 < p2 + gap < 1:
-        raise UserError(f"--base {base}, --points {points}: both shares must lie between 0 and 1; give a base rate such as 0.3")
+        raise UserError(
+            f"--base {base}, --points {points}: both shares must lie between 0 and 1; give a base rate such as 0.3"
+        )
     se, sp = number(sensitivity, "sensitivity", float, 0), number(specificity, "specificity", float, 0)
     try:
-        design = Design(2, number(per_problem, "per-problem", int, 1), p2 + gap, p2, number(icc, "icc", float, 0), 0.5, se, sp)
+        design = Design(
+            2, number(per_problem, "per-problem", int, 1), p2 + gap, p2, number(icc, "icc", float, 0), 0.5, se, sp
+        )
     except ValueError as fault:
         raise UserError(str(fault)) from None
     found = problems_needed(design, number(target, "target", float, 0), rng=number(seed, "seed", int, 0))
-    gold = misclassification.gold_labels_needed(gap / 2, p2, se, sp, max(found.n_transfers or 1, 1)) if se + sp - 1 > 0.05 and (se < 1 or sp < 1) else None
-    data = {"n_problems": found.n_problems, "n_transfers": found.n_transfers, "power": found.power.to_dict(), "n_gold_labels": gold,
-            "tried": [e.to_dict() for e in found.tried]}
+    gold = (
+        misclassification.gold_labels_needed(gap / 2, p2, se, sp, max(found.n_transfers or 1, 1))
+        if se + sp - 1 > 0.05 and (se < 1 or sp < 1)
+        else None
+    )
+    data = {
+        "n_problems": found.n_problems,
+        "n_transfers": found.n_transfers,
+        "power": found.power.to_dict(),
+        "n_gold_labels": gold,
+        "tried": [e.to_dict() for e in found.tried],
+    }
     if found.n_problems is None:
         return Answer(f"not reached: power {found.power.estimate:.2f} at the largest design tried", data, 1)
-    line = (f"{found.n_problems} problems ({found.n_transfers} transfers) show a difference of {100 * gap:g} points from {p2:g} with power "
-            f"{found.power.estimate:.2f} [{found.power.low:.2f}, {found.power.high:.2f}]")
+    line = (
+        f"{found.n_problems} problems ({found.n_transfers} transfers) show a difference of {100 * gap:g} points from {p2:g} with power "
+        f"{found.power.estimate:.2f} [{found.power.low:.2f}, {found.power.high:.2f}]"
+    )
     if gold is not None:
         line += f"; {gold} gold labels bound the corrected share to half of that"
     return Answer(line, data)
@@ -90,15 +132,25 @@ def simulated(out: Any, models: Any, problems: Any, replicates: Any, raters: Any
     """A synthetic study with known truth."""
     from annotators import rubric
     from mkb_analyze.simulate import simulate, truth_of
-    study = simulate(Path(str(out)), rubric.shipped("content"), n_models=number(models, "models", int, 1),
-                     n_problems=number(problems, "problems", int, 1), n_replicates=number(replicates, "replicates", int, 1),
-                     n_raters=number(raters, "raters", int, 0), seed=number(seed, "seed", int, 0))
-    return Answer(f"{study.path}: synthetic study", {"study": str(study.path), "synthetic": True, "truth": truth_of(study)})
+
+    study = simulate(
+        Path(str(out)),
+        rubric.shipped("content"),
+        n_models=number(models, "models", int, 1),
+        n_problems=number(problems, "problems", int, 1),
+        n_replicates=number(replicates, "replicates", int, 1),
+        n_raters=number(raters, "raters", int, 0),
+        seed=number(seed, "seed", int, 0),
+    )
+    return Answer(
+        f"{study.path}: synthetic study", {"study": str(study.path), "synthetic": True, "truth": truth_of(study)}
+    )
 
 
 def calibrated(gold: Any, rater: Any, out: Any, rubric: Any, base_url: Any) -> Answer:
     """A rater scored against gold; the calibration goes to a file where one is named."""
     from annotators.calibrate import calibrate
+
     how = {"base_url": str(base_url)} if base_url is not None else {}
     found = calibrate(Path(str(gold)), str(rater), rubric=str(rubric) if rubric is not None else None, **how)
     if out is not None:

@@ -13,7 +13,9 @@ class Tally:
 
     def around(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`original` counted; held back, it returns None and leaves every buffer as it was."""
+
         def counted(*args: Any, **kwargs: Any) -> Any:
             self.n_calls += 1
             return None if self.held else original(*args, **kwargs)
+
         return counted

@@ -55,6 +55,7 @@ def load() -> None:
 def install_hooks(tally: Any) -> None:
     """Count and hold back every run of a compiled function: the executor's one entry, and TVM FFI's two."""
     from cutlass.base_dsl.jit_executor import JitExecutor
+
     JitExecutor.run_compiled_program = _method(tally, JitExecutor.run_compiled_program)
     try:
         from cutlass.cutlass_dsl import tvm_ffi_provider as provider
@@ -70,4 +71,5 @@ def _method(tally: Any, original: Any) -> Any:
     def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
         tally.n_calls += 1
         return 0 if tally.held else original(self, *args, **kwargs)
+
     return counted

@@ -27,7 +27,7 @@ def environment(device: str) -> dict[str, str]:
 
 
 def owns(kernel_name: str) -> bool:
-    return False      # nothing of it runs on a GPU here
+    return False  # nothing of it runs on a GPU here
 
 
 def load() -> None:
@@ -40,6 +40,7 @@ def install_hooks(tally: Any) -> None:
     from numba.core.registry import CPUDispatcher
     from numba.np.ufunc.dufunc import DUFunc
     from numba.np.ufunc.gufunc import GUFunc
+
     for kind in (CPUDispatcher, DUFunc, GUFunc):
         kind.__call__ = _method(tally, kind.__call__)
 
@@ -48,4 +49,5 @@ def _method(tally: Any, original: Any) -> Any:
     def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
         tally.n_calls += 1
         return None if tally.held else original(self, *args, **kwargs)
+
     return counted

@@ -10,7 +10,7 @@ PACKAGE = "tvm"
 devices = ("cuda", "cpu")
 MAPPED = ("/tvm/", "libtvm")
 COMPILE_FRAMES = ("compile", "build", "parse", "prim_func")
-LOADS_OBJECTS = True      # an executable for the target `c` is linked to a shared object and loaded
+LOADS_OBJECTS = True  # an executable for the target `c` is linked to a shared object and loaded
 CUDA_TARGET = {"kind": "cuda", "arch": "sm_90a"}
 
 
@@ -30,7 +30,11 @@ def environment(device: str) -> dict[str, str]:
 def owns(kernel_name: str) -> bool:
     """TVM names a device function after its host function: `<function>_kernel`, `<function>_kernel_1` …"""
     head, _, number = kernel_name.rpartition("_kernel")
-    return bool(head) and (not number or number.lstrip("_").isdigit()) and not kernel_name.startswith(("cupy_", "kernel_cutlass_"))
+    return (
+        bool(head)
+        and (not number or number.lstrip("_").isdigit())
+        and not kernel_name.startswith(("cupy_", "kernel_cutlass_"))
+    )
 
 
 def load() -> None:
@@ -42,8 +46,10 @@ def load() -> None:
 def install_hooks(tally: Any) -> None:
     """Count and hold back every function that is taken out of a compiled module."""
     from tvm_ffi.module import Module
+
     take = Module.get_function
 
     def get_function(self: Any, name: str, query_imports: bool = False) -> Any:
         return tally.around(take(self, name, query_imports))
+
     Module.get_function = get_function

@@ -10,7 +10,7 @@ PACKAGE = "triton"
 devices = ("cuda",)
 MAPPED = ("/triton/",)
 COMPILE_FRAMES = ("compile", "_do_compile", "make_ir")
-LOADS_OBJECTS = True      # its launcher is a small extension module built at first use
+LOADS_OBJECTS = True  # its launcher is a small extension module built at first use
 
 
 def versions() -> dict[str, str]:
@@ -39,9 +39,11 @@ def load() -> None:
 def install_hooks(tally: Any) -> None:
     """Count and hold back every launch of a jitted function."""
     from triton.runtime.jit import JITFunction
+
     original = JITFunction.run
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         tally.n_calls += 1
         return None if tally.held else original(self, *args, **kwargs)
+
     JITFunction.run = run

@@ -43,7 +43,8 @@ def measure(folder: Path = HOME) -> tuple[int, int, int, list]:
 if __name__ == "__main__":
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(os.environ.get("MKB_NOTES", HOME))
     found, n, made, missed = measure(where)
-    print(f"found {found} of {n} reference spans ({found / n:.1%}); "
-          f"{made} claims made ({found / made:.1%} of them found)")
+    print(
+        f"found {found} of {n} reference spans ({found / n:.1%}); {made} claims made ({found / made:.1%} of them found)"
+    )
     for note, start, end, text in missed:
         print(f"  missed {note} {start}-{end} {text!r}")

@@ -48,8 +48,9 @@ def study_of_notes(folder: Path, n_notes: int, text: str = NOTE) -> Study:
     return study
 
 
-def study_of_transfers(folder: Path, n: int = 1, note: str = NOTE, own_note: str = OWN_NOTE,
-                       conditioned: str = CONDITIONED) -> Study:
+def study_of_transfers(
+    folder: Path, n: int = 1, note: str = NOTE, own_note: str = OWN_NOTE, conditioned: str = CONDITIONED
+) -> Study:
     """n problems, each with two solos and one conditioned attempt; every second conditioned attempt is slower."""
     study = Study.create(folder, origin={"kind": "test"})
     with study.writing():
@@ -58,14 +59,36 @@ def study_of_transfers(folder: Path, n: int = 1, note: str = NOTE, own_note: str
             source = study.put_text("notes", note.replace("2048", str(2048 + p)))
             own = study.put_text("notes", own_note.replace("0.398", f"0.{398 + p}"))
             k_solo, k_final, k_early = (study.put_text("kernels", k) for k in (SOLO, conditioned, EARLIER))
-            study.append("attempts", [
-                Attempt(**base, dsl="tirx", arm="solo", verdict=passed(1.8), kernel_sha256=k_solo, note_sha256=source),
-                Attempt(**base, dsl="cutedsl", arm="solo", verdict=passed(2.0), kernel_sha256=k_solo, submissions=(
-                    Submission(index=1, at_s=60, kernel_sha256=k_solo, verdict=passed(2.0)),)),
-                Attempt(**base, dsl="cutedsl", arm="conditioned", source_dsl="tirx", source_note_sha256=source,
-                        verdict=passed(1.2 if p % 2 else 2.4), kernel_sha256=k_final, note_sha256=own, submissions=(
+            study.append(
+                "attempts",
+                [
+                    Attempt(
+                        **base, dsl="tirx", arm="solo", verdict=passed(1.8), kernel_sha256=k_solo, note_sha256=source
+                    ),
+                    Attempt(
+                        **base,
+                        dsl="cutedsl",
+                        arm="solo",
+                        verdict=passed(2.0),
+                        kernel_sha256=k_solo,
+                        submissions=(Submission(index=1, at_s=60, kernel_sha256=k_solo, verdict=passed(2.0)),),
+                    ),
+                    Attempt(
+                        **base,
+                        dsl="cutedsl",
+                        arm="conditioned",
+                        source_dsl="tirx",
+                        source_note_sha256=source,
+                        verdict=passed(1.2 if p % 2 else 2.4),
+                        kernel_sha256=k_final,
+                        note_sha256=own,
+                        submissions=(
                             Submission(index=1, at_s=30, kernel_sha256=k_early, verdict=failed("no such type")),
-                            Submission(index=2, at_s=90, kernel_sha256=k_final, verdict=passed(1.2))))])
+                            Submission(index=2, at_s=90, kernel_sha256=k_final, verdict=passed(1.2)),
+                        ),
+                    ),
+                ],
+            )
     return study
 
 

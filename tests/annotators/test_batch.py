@@ -35,7 +35,7 @@ def right(study):
     for record in study.read("annotations", Annotation):
         text = study.note(record.note_sha256)
         for c in record.claims:
-            line = text[c.start:c.end].split("\n", 1)[0]
+            line = text[c.start : c.end].split("\n", 1)[0]
             assert c.label == scripted.pick(line, scripted.CONTENT)
     return True
 
@@ -55,7 +55,10 @@ def test_a_batch_is_asked_as_the_server_takes_it(tmp_path):
     with Server(refuse=("json_schema", "max_tokens")) as server:
         annotate(study, server)
         sent = [json.loads(line)["body"] for line in server.batches.files["file-1"].splitlines()]
-    assert all(b["response_format"] == {"type": "json_object"} and "max_completion_tokens" in b for b in sent) and len(sent) == 3
+    assert (
+        all(b["response_format"] == {"type": "json_object"} and "max_completion_tokens" in b for b in sent)
+        and len(sent) == 3
+    )
 
 
 @pytest.mark.parametrize("step", ["_submit", "_wait", "_collect", "_find"])
@@ -104,7 +107,9 @@ def test_a_batch_made_by_a_lost_call_is_found_again(tmp_path):
         assert server.batches.n_created == 1 and right(study) and len(lines(study, "annotations")) == 6
 
 
-@pytest.mark.parametrize("bad", ["{broken", '"text"', '{"custom_id": "unknown"}', '{"custom_id": 3, "response": null}', ""])
+@pytest.mark.parametrize(
+    "bad", ["{broken", '"text"', '{"custom_id": "unknown"}', '{"custom_id": 3, "response": null}', ""]
+)
 def test_a_bad_line_loses_one_item_which_the_next_run_asks(tmp_path, bad):
     study = study_of_notes(tmp_path, 8)
     with Server() as server:
@@ -126,7 +131,9 @@ def test_a_line_that_comes_twice_counts_once(tmp_path):
 def test_errors_refusals_and_wrong_answers_of_single_lines(tmp_path):
     study = study_of_notes(tmp_path, 9)
     names = {"2049": "500", "2050": "refusal", "2051": "outside", "2052": "400", "2053": "no-choices"}
-    with Server(lambda body, n: next((t for k, t in names.items() if k in body["messages"][1]["content"]), None)) as server:
+    with Server(
+        lambda body, n: next((t for k, t in names.items() if k in body["messages"][1]["content"]), None)
+    ) as server:
         first = panel.note_digests(study)[0]
         alone = next((t for k, t in names.items() if k in study.note(first)), None)
         assert alone is None  # the first item is asked alone, and must be a good one here
@@ -194,8 +201,10 @@ def test_a_batch_is_cheaper_by_its_factor(tmp_path):
     prices.write_text("tiny: {input_usd: 100, output_usd: 100, batch_factor: 0.5}\n")
     with Server() as server:
         annotate(study, server, prices=prices)
-    costs = {round(line["usage"]["cost_usd"] / (line["usage"]["n_input_tokens"] + line["usage"]["n_output_tokens"]) * 1e6)
-             for line in lines(study, "annotations")}
+    costs = {
+        round(line["usage"]["cost_usd"] / (line["usage"]["n_input_tokens"] + line["usage"]["n_output_tokens"]) * 1e6)
+        for line in lines(study, "annotations")
+    }
     assert costs == {50, 100}
 
 
@@ -210,6 +219,7 @@ def test_a_server_without_the_batch_api_is_one_line(tmp_path):
 async def _bare(server, study):
     """A server of the same answers that has chat completions only."""
     from aiohttp import web
+
     app = web.Application()
     app.router.add_post("/v1/chat/completions", server._completion)
     runner = web.AppRunner(app, access_log=None)
@@ -218,7 +228,9 @@ async def _bare(server, study):
     await site.start()
     try:
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-        await asyncio.to_thread(panel.annotate, study, "openai:tiny", base_url=url, limits=QUICK, progress=False, batch=True)
+        await asyncio.to_thread(
+            panel.annotate, study, "openai:tiny", base_url=url, limits=QUICK, progress=False, batch=True
+        )
     finally:
         await runner.cleanup()
 

@@ -16,8 +16,14 @@ from tests.servers.misbehaving import Server
 
 GOLD = Path(__file__).resolve().parents[1] / "data" / "notes" / "gold.jsonl"
 RUBRIC = shipped("content")
-ONE = Rater(kind="model", name="openai:tiny", rubric_id="content", rubric_sha256=RUBRIC.sha256, prompt_sha256="cd" * 32,
-            settings={"seed": 1, "temperature": 0.0})
+ONE = Rater(
+    kind="model",
+    name="openai:tiny",
+    rubric_id="content",
+    rubric_sha256=RUBRIC.sha256,
+    prompt_sha256="cd" * 32,
+    settings={"seed": 1, "temperature": 0.0},
+)
 A, B, C = RUBRIC.ids[:3]
 
 
@@ -56,11 +62,21 @@ def test_a_calibration_comes_back_and_is_bound(tmp_path):
     file = tmp_path / "c.json"
     calibrate.save(made(), file)
     assert calibrate.read(file, ONE) == made().model_copy(update={"at": calibrate.read(file).at})
-    calibrate.read(file, ONE.model_copy(update={"repeat": 3, "settings": {"seed": 9, "temperature": 0.0, "found": {"output": "text"}}}))
+    calibrate.read(
+        file,
+        ONE.model_copy(update={"repeat": 3, "settings": {"seed": 9, "temperature": 0.0, "found": {"output": "text"}}}),
+    )
 
 
-@pytest.mark.parametrize("change, what", [({"rubric_sha256": "00" * 32}, "rubric"), ({"prompt_sha256": "00" * 32}, "prompt"),
-                                          ({"name": "openai:other"}, "rater"), ({"settings": {"temperature": 1.0}}, "rater")])
+@pytest.mark.parametrize(
+    "change, what",
+    [
+        ({"rubric_sha256": "00" * 32}, "rubric"),
+        ({"prompt_sha256": "00" * 32}, "prompt"),
+        ({"name": "openai:other"}, "rater"),
+        ({"settings": {"temperature": 1.0}}, "rater"),
+    ],
+)
 def test_another_rater_rubric_or_prompt_is_refused(tmp_path, change, what):
     file = tmp_path / "c.json"
     calibrate.save(made(), file)
@@ -85,8 +101,12 @@ def test_a_model_is_scored_on_the_claims_that_it_sees_in_a_study():
 
     def knows(body):
         from tests.servers import scripted
+
         out = scripted.answer(body)
-        note, code = scripted.fences(body["messages"][1]["content"])["note"], scripted.code_of(body["messages"][1]["content"])
+        note, code = (
+            scripted.fences(body["messages"][1]["content"])["note"],
+            scripted.code_of(body["messages"][1]["content"]),
+        )
         for claim in out["claims"]:
             text = note.split(f"[{code} {claim['n']}] ", 1)[1].split(f"[{code} ", 1)[0]
             claim["label"] = gold.get(text.strip()[:40]) or "none"
@@ -113,11 +133,23 @@ def gold_file(folder, row):
     return file
 
 
-@pytest.mark.parametrize("row, told", [
-    ({"note": "n.md", "note_sha256": "00" * 32, "start": 2, "end": 9, "category": A}, "was changed after it was labelled"),
-    ({"note": "../../x.md", "note_sha256": "00" * 32, "start": 2, "end": 9, "category": A}, "missing or unreadable"),
-    ({"note": "n.md", "note_sha256": "00" * 32, "start": 2, "end": 9, "category": "nice"}, "is not in rubric"),
-    ({"note": "n.md"}, "no gold line"), ("{broken\n", "no gold line"), ("", "no settled label")])
+@pytest.mark.parametrize(
+    "row, told",
+    [
+        (
+            {"note": "n.md", "note_sha256": "00" * 32, "start": 2, "end": 9, "category": A},
+            "was changed after it was labelled",
+        ),
+        (
+            {"note": "../../x.md", "note_sha256": "00" * 32, "start": 2, "end": 9, "category": A},
+            "missing or unreadable",
+        ),
+        ({"note": "n.md", "note_sha256": "00" * 32, "start": 2, "end": 9, "category": "nice"}, "is not in rubric"),
+        ({"note": "n.md"}, "no gold line"),
+        ("{broken\n", "no gold line"),
+        ("", "no settled label"),
+    ],
+)
 def test_a_wrong_gold_file_is_one_line(tmp_path, row, told):
     with pytest.raises(UserError, match=told):
         calibrate.calibrate(gold_file(tmp_path, row), "embedded")

@@ -9,13 +9,60 @@ from hypothesis import strategies as st
 from annotators.claims import split
 from tests.annotators.span_recall import measure
 
-PIECES = st.sampled_from([
-    "- ", "  - ", "+ ", "* [x] ", "1. ", "12) ", "```", "```py\n", "~~~\n", "    ", "\t", "\r\n", "\n", "\r", "\n\n",
-    "| ", " | ", "|---|---|\n", "# Head\n", "---\n", "===\n", "<!-- ", " -->", "{{ x }}\n", "> ", "`a|b`", "``` x ```",
-    "**Bold:** ", "*", "Tile is 128. ", "It is 1.3x slower", "e.g. ", "速度快了 1.3 倍。", "未测！", "；", "🚀",
-    "👩‍💻 ",
-    "\x00", "\ufeff", "\u2028", "(", ")", "\"", "“", "”", "...", "3.14 ", "\u0301", "\x0b", "\x85",
-])
+PIECES = st.sampled_from(
+    [
+        "- ",
+        "  - ",
+        "+ ",
+        "* [x] ",
+        "1. ",
+        "12) ",
+        "```",
+        "```py\n",
+        "~~~\n",
+        "    ",
+        "\t",
+        "\r\n",
+        "\n",
+        "\r",
+        "\n\n",
+        "| ",
+        " | ",
+        "|---|---|\n",
+        "# Head\n",
+        "---\n",
+        "===\n",
+        "<!-- ",
+        " -->",
+        "{{ x }}\n",
+        "> ",
+        "`a|b`",
+        "``` x ```",
+        "**Bold:** ",
+        "*",
+        "Tile is 128. ",
+        "It is 1.3x slower",
+        "e.g. ",
+        "速度快了 1.3 倍。",
+        "未测！",
+        "；",
+        "🚀",
+        "👩‍💻 ",
+        "\x00",
+        "\ufeff",
+        "\u2028",
+        "(",
+        ")",
+        '"',
+        "“",
+        "”",
+        "...",
+        "3.14 ",
+        "\u0301",
+        "\x0b",
+        "\x85",
+    ]
+)
 NOTES = st.lists(st.one_of(PIECES, st.text(max_size=6)), max_size=60).map("".join)
 
 
@@ -24,7 +71,7 @@ NOTES = st.lists(st.one_of(PIECES, st.text(max_size=6)), max_size=60).map("".joi
 def test_text_at_the_span_is_the_claim_and_spans_are_ordered_and_apart(note):
     last = 0
     for claim in split(note):
-        assert note[claim.start:claim.end] == claim.text
+        assert note[claim.start : claim.end] == claim.text
         assert claim.text.strip() and claim.start >= last
         last = claim.end
 
@@ -53,10 +100,12 @@ def texts(note):
 
 
 def test_front_matter_headings_fences_comments_and_templates_are_no_claims():
-    note = ("---\nname: x\ndescription: a long sentence about kernels.\n---\n# Title of the note\n"
-            "<!-- hidden words stand here.\nAnd here. -->\n{{ template line with words }}\n"
-            "- Use wide loads.\n  ```py\n  y = load it. All of it.\n  ```\n  Then store once.\n\n"
-            "    indented code goes here. And more.\n\nSetext head words\n===\n\nThe last claim.\n")
+    note = (
+        "---\nname: x\ndescription: a long sentence about kernels.\n---\n# Title of the note\n"
+        "<!-- hidden words stand here.\nAnd here. -->\n{{ template line with words }}\n"
+        "- Use wide loads.\n  ```py\n  y = load it. All of it.\n  ```\n  Then store once.\n\n"
+        "    indented code goes here. And more.\n\nSetext head words\n===\n\nThe last claim.\n"
+    )
     assert texts(note)[:2] == ["Use wide loads.", "Then store once."]
     assert texts(note)[-1] == "The last claim."
     assert not any("hidden" in t or "template" in t or "load it" in t or "Setext" in t for t in texts(note))
@@ -99,7 +148,11 @@ def test_a_bold_title_with_children_leads_and_is_no_claim():
 
 def test_chinese_without_spaces_and_quotes():
     assert texts("归约核要读四份部分和。每次多花 1.6 µs！要不要再融合？先不动；以后再说。") == [
-        "归约核要读四份部分和。", "每次多花 1.6 µs！", "要不要再融合？", "先不动；以后再说。"]
+        "归约核要读四份部分和。",
+        "每次多花 1.6 µs！",
+        "要不要再融合？",
+        "先不动；以后再说。",
+    ]
 
 
 def test_numbers_abbreviations_and_code_end_no_sentence():
@@ -112,15 +165,42 @@ def test_heading_is_the_nearest_above():
     assert [c.heading for c in claims] == ["One", "Two"]
 
 
-@pytest.mark.parametrize("piece", [
-    "a", "(", "`", "``` ", "\"", "| ", "- ", "1. ", "**", "<!-- ", "> ", "$", "。", "x. ", "- a b\n", "  - a b\n", "|-",
-    "[", "a\n\n", "``` x\n", "(a. b) ", "\"a\" ", "{{", "\t"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "(",
+        "`",
+        "``` ",
+        '"',
+        "| ",
+        "- ",
+        "1. ",
+        "**",
+        "<!-- ",
+        "> ",
+        "$",
+        "。",
+        "x. ",
+        "- a b\n",
+        "  - a b\n",
+        "|-",
+        "[",
+        "a\n\n",
+        "``` x\n",
+        "(a. b) ",
+        '"a" ',
+        "{{",
+        "\t",
+    ],
+)
 def test_a_hundred_thousand_characters_take_linear_time(piece):
     def seconds(n_chars):
         note = (piece * (n_chars // len(piece) + 1))[:n_chars]
         began = time.process_time()
         split(note)
         return time.process_time() - began
+
     small = max(seconds(25_000), 0.01)
     assert seconds(100_000) < 12 * small  # four times the length; quadratic would be sixteen
 

@@ -51,7 +51,7 @@ def test_a_model_that_obeys_everything_outside_the_fence_labels_as_without_the_a
     honest = {c.text.strip().split("\n", 1)[0]: c for c in Note.of(NOTE).claims}
     seen = 0
     for claim in record["claims"]:
-        line = text[claim["start"]:claim["end"]].split("\n", 1)[0]
+        line = text[claim["start"] : claim["end"]].split("\n", 1)[0]
         if line in honest:
             seen += 1
             assert claim["label"] == scripted.pick(line, scripted.CONTENT)
@@ -67,17 +67,27 @@ def test_the_obedient_model_does_obey_what_is_outside():
 @ALL
 def test_hostile_kernels_and_notes_do_not_leave_the_fences_of_a_transfer(attack, tmp_path):
     attack = attack.replace("\ud800", "")  # a kernel or note on disk is UTF-8
-    study = study_of_transfers(tmp_path, note=hostile(NOTE, attack), own_note=OWN_NOTE + attack, conditioned=CONDITIONED + attack)
+    study = study_of_transfers(
+        tmp_path, note=hostile(NOTE, attack), own_note=OWN_NOTE + attack, conditioned=CONDITIONED + attack
+    )
     (triple,) = panel.attributable(study)
     question = AttributionTask(shipped("attribution")).questions(views.view(study, triple))[0]
     code = scripted.code_of(question.user)
-    assert scripted.outside(question.user) == (f"The code of this message is {code}.\n"
-                                               "Give the cause, a second cause where there is one, and the adherence.")
-    spans = {n.sha256: [(c.start, c.end) for c in n.claims] for n in [Note.of(hostile(NOTE, attack).replace("2048", "2049"))]}
+    assert scripted.outside(question.user) == (
+        f"The code of this message is {code}.\nGive the cause, a second cause where there is one, and the adherence."
+    )
+    spans = {
+        n.sha256: [(c.start, c.end) for c in n.claims] for n in [Note.of(hostile(NOTE, attack).replace("2048", "2049"))]
+    }
     with Server() as server:
-        summary = panel.trace(study, "openai:tiny", unsupported=spans.get, base_url=server.url, limits=FAST, progress=False)
-    due = {f"The code of this message is {scripted.code_of(b['messages'][1]['content'])}.\nGive the fate of the claim in the next note."
-           == scripted.outside(b["messages"][1]["content"]) for b in server.bodies}
+        summary = panel.trace(
+            study, "openai:tiny", unsupported=spans.get, base_url=server.url, limits=FAST, progress=False
+        )
+    due = {
+        f"The code of this message is {scripted.code_of(b['messages'][1]['content'])}.\nGive the fate of the claim in the next note."
+        == scripted.outside(b["messages"][1]["content"])
+        for b in server.bodies
+    }
     assert due == {True} and summary.n_asked == len(spans[next(iter(spans))])
 
 

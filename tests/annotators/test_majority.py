@@ -14,9 +14,17 @@ def rater(name, repeat=1):
     return Rater(kind="model", name=name, rubric_id="content", rubric_sha256=SHA, repeat=repeat)
 
 
-@pytest.mark.parametrize("labels, label, doubt, tie, n", [
-    (["a", "a", "b"], "a", 1 / 3, False, 3), (["a", "b"], None, 1 / 2, True, 2), (["a", None, None], "a", 0.0, False, 1),
-    ([None, None], None, 1.0, False, 0), ([], None, 1.0, False, 0), (["c", "b", "b", "c", "a"], None, 3 / 5, True, 5)])
+@pytest.mark.parametrize(
+    "labels, label, doubt, tie, n",
+    [
+        (["a", "a", "b"], "a", 1 / 3, False, 3),
+        (["a", "b"], None, 1 / 2, True, 2),
+        (["a", None, None], "a", 0.0, False, 1),
+        ([None, None], None, 1.0, False, 0),
+        ([], None, 1.0, False, 0),
+        (["c", "b", "b", "c", "a"], None, 3 / 5, True, 5),
+    ],
+)
 def test_a_vote(labels, label, doubt, tie, n):
     vote = majority.vote(labels)
     assert (vote.label, vote.tie, vote.n_raters) == (label, tie, n) and vote.doubt == pytest.approx(doubt)
@@ -28,18 +36,40 @@ def study(tmp_path):
     study = Study.create(tmp_path)
 
     def note(sha, who, labels, repeat=1):
-        claims = [ClaimLabel(start=10 * n, end=10 * n + 5, label=x, flags={"dsl_specific": x == "a"} if x else {},
-                             unscored=None if x else "why") for n, x in enumerate(labels)]
+        claims = [
+            ClaimLabel(
+                start=10 * n,
+                end=10 * n + 5,
+                label=x,
+                flags={"dsl_specific": x == "a"} if x else {},
+                unscored=None if x else "why",
+            )
+            for n, x in enumerate(labels)
+        ]
         return Annotation(note_sha256=sha, rater=rater(who, repeat), claims=tuple(claims))
 
     one, two = "11" * 32, "22" * 32
     with study.writing():
-        study.append("annotations", [note(one, "x", ["a", "b", "a"]), note(one, "y", ["a", "a", None]), note(two, "x", ["b"]),
-                                     note(one, "x", ["a", "b", "b"], 2), note(one, "y", ["b", "a", None])])
+        study.append(
+            "annotations",
+            [
+                note(one, "x", ["a", "b", "a"]),
+                note(one, "y", ["a", "a", None]),
+                note(two, "x", ["b"]),
+                note(one, "x", ["a", "b", "b"], 2),
+                note(one, "y", ["b", "a", None]),
+            ],
+        )
         ref = {"model": "m", "problem": 1, "source_dsl": "s", "target_dsl": "t"}
-        study.append("attributions", [
-            Attribution(transfer=TransferRef(**ref), rater=rater("x"), cause="c1", adherence="full"),
-            Attribution(transfer=TransferRef(**ref, replicate=2), rater=rater("x"), adherence="none", cause_asked=False)])
+        study.append(
+            "attributions",
+            [
+                Attribution(transfer=TransferRef(**ref), rater=rater("x"), cause="c1", adherence="full"),
+                Attribution(
+                    transfer=TransferRef(**ref, replicate=2), rater=rater("x"), adherence="none", cause_asked=False
+                ),
+            ],
+        )
     return study
 
 

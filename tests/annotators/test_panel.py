@@ -34,7 +34,9 @@ def test_all_notes_are_labelled_once_and_a_second_run_asks_nothing(tmp_path):
     assert (first.n_items, first.n_asked, first.n_scored, first.n_skipped_present) == (12, 12, 12, 0)
     assert (second.n_items, second.n_asked, second.n_skipped_present, second.usage.n_requests) == (12, 0, 12, 0)
     records = list(study.read("annotations", Annotation))
-    assert sorted(r.note_sha256 for r in records) == panel.note_digests(study) and all(r.usage.n_input_tokens for r in records)
+    assert sorted(r.note_sha256 for r in records) == panel.note_digests(study) and all(
+        r.usage.n_input_tokens for r in records
+    )
 
 
 @pytest.mark.parametrize("change", ["note", "rubric", "model", "temperature", "seed", "repeats"])
@@ -77,7 +79,11 @@ def test_repeats_are_raters_of_their_own_seed_and_their_own_code(tmp_path):
     assert len({b["seed"] for b in bodies}) == 3 and {b["temperature"] for b in bodies} == {0.7}
     assert len({scripted.code_of(b["messages"][1]["content"]) for b in bodies}) == 6
     raters = [json.dumps(line["rater"], sort_keys=True) for line in lines(study, "annotations")]
-    assert len(set(raters)) == 3 and sorted({line["rater"]["repeat"] for line in lines(study, "annotations")}) == [1, 2, 3]
+    assert len(set(raters)) == 3 and sorted({line["rater"]["repeat"] for line in lines(study, "annotations")}) == [
+        1,
+        2,
+        3,
+    ]
 
 
 def test_all_requests_of_a_task_share_their_prefix(tmp_path):
@@ -89,7 +95,16 @@ def test_all_requests_of_a_task_share_their_prefix(tmp_path):
 
 def test_bad_answers_are_counted_by_reason_and_not_asked_again(tmp_path):
     study = study_of_notes(tmp_path, 6)
-    plan = lambda body, n: "no-json" if "2049" in str(body) else "refusal" if "2050" in str(body) else "outside" if "2051" in str(body) else None  # noqa: E731
+    def plan(body, n):
+        return (
+            "no-json"
+            if "2049" in str(body)
+            else "refusal"
+            if "2050" in str(body)
+            else "outside"
+            if "2051" in str(body)
+            else None
+        )  # noqa: E731
     with Server(plan) as server:
         summary = annotate(study, server)
         assert annotate(study, server).n_asked == 0
@@ -103,7 +118,11 @@ def test_an_item_without_answer_is_not_recorded_and_is_asked_by_the_next_run(tmp
     study = study_of_notes(tmp_path, 5)
     with Server(lambda body, n: "500" if "2050" in str(body) else None) as server:
         summary = annotate(study, server, limits=Limits(n_tries=2, concurrency=2))
-    assert summary.n_failed == {"no answer": 1} and summary.n_retries == {"500": 2} and len(lines(study, "annotations")) == 4
+    assert (
+        summary.n_failed == {"no answer": 1}
+        and summary.n_retries == {"500": 2}
+        and len(lines(study, "annotations")) == 4
+    )
     with Server() as server:
         assert annotate(study, server).n_asked == 1
 
@@ -125,7 +144,9 @@ def test_a_money_cap_holds_over_all_raters_of_a_panel(tmp_path):
     prices = tmp_path / "prices.yaml"
     prices.write_text("a: {input_usd: 10, output_usd: 10}\nb: {input_usd: 10, output_usd: 10}\n")
     with Server() as server:
-        summary = annotate(study, server, raters=["openai:a", "openai:b"], prices=prices, limits=Limits(concurrency=4, max_usd=1.0))
+        summary = annotate(
+            study, server, raters=["openai:a", "openai:b"], prices=prices, limits=Limits(concurrency=4, max_usd=1.0)
+        )
     assert summary.stopped.startswith("max-usd 1") and 0.4 < summary.cost_usd <= 1.0
     assert sum(line["usage"]["cost_usd"] for line in lines(study, "annotations")) == pytest.approx(summary.cost_usd)
 
@@ -162,7 +183,9 @@ def test_each_answer_is_on_disk_while_the_next_is_awaited(tmp_path):
     def plan(body, n_before):
         file = study.path / "annotations.jsonl"
         deadline = time.monotonic() + 3
-        while seen and (not file.exists() or file.read_bytes().count(b"\n") < len(seen)) and time.monotonic() < deadline:
+        while (
+            seen and (not file.exists() or file.read_bytes().count(b"\n") < len(seen)) and time.monotonic() < deadline
+        ):
             time.sleep(0.005)
         seen.append(file.read_bytes().count(b"\n") if file.exists() else 0)
         return None
@@ -230,8 +253,13 @@ def test_a_trace_follows_the_unsupported_claims_of_the_majority(tmp_path):
         assert panel.trace(study, "openai:tiny", **how).n_asked == 0
     roles = set(shipped("content").role("unsupported"))
     sources = {t.source.note_sha256 for t in panel.attributable(study)}
-    due = {(line["note_sha256"], c["start"]) for line in lines(study, "annotations") if line["note_sha256"] in sources
-           for c in line["claims"] if c["label"] in roles}
+    due = {
+        (line["note_sha256"], c["start"])
+        for line in lines(study, "annotations")
+        if line["note_sha256"] in sources
+        for c in line["claims"]
+        if c["label"] in roles
+    }
     assert first.n_scored == len(due) > 0 and {(f.note_sha256, f.start) for f in study.read("fates", Fate)} == due
 
 
@@ -240,12 +268,14 @@ def test_the_embedded_rater_does_all_three_tasks_alone(tmp_path):
     how = {"progress": False}
     assert panel.annotate(study, "embedded", repeats=3, **how).n_scored == 4  # it repeats itself: one seat
     assert panel.attribute(study, "embedded", select=harmed, **how).n_scored == 2
-    spans = {line["note_sha256"]: [(c["start"], c["end"]) for c in line["claims"]] for line in lines(study, "annotations")}
+    spans = {
+        line["note_sha256"]: [(c["start"], c["end"]) for c in line["claims"]] for line in lines(study, "annotations")
+    }
     assert panel.trace(study, "embedded", unsupported=lambda sha: spans[sha], **how).n_scored > 5
     texts = {sha: study.note(sha) for sha in panel.note_digests(study)}
     for fate in study.read("fates", Fate):
         if fate.quotation:
-            assert texts[fate.quotation.sha256][fate.quotation.start:fate.quotation.end] == fate.quotation.text
+            assert texts[fate.quotation.sha256][fate.quotation.start : fate.quotation.end] == fate.quotation.text
     for record in study.read("attributions", Attribution):
         assert record.quotations and (record.cause is None) == (not record.cause_asked)
 

@@ -34,8 +34,9 @@ def test_too_short_to_prove_anything(quotation):
     assert find(quotation, quotation * 5) is None
 
 
-@pytest.mark.parametrize("quotation", [
-    "Use wide loads", "use wide load s", "use  wide-loads", "use narrow loads", "use wide…"])
+@pytest.mark.parametrize(
+    "quotation", ["Use wide loads", "use wide load s", "use  wide-loads", "use narrow loads", "use wide…"]
+)
 def test_a_changed_letter_is_not_found(quotation):
     assert find(quotation, "We use wide loads here.") is None
 
@@ -44,8 +45,9 @@ def test_the_exact_match_wins_over_an_earlier_normalised_one():
     assert find("a b c", "a  b  c, then a b c").start == 14
 
 
-@pytest.mark.parametrize(("quotation", "source"), [
-    ("a" * 50_000 + "b", "a" * 100_000), ("a b " * 20_000 + "x", "a  b\n" * 40_000)])
+@pytest.mark.parametrize(
+    ("quotation", "source"), [("a" * 50_000 + "b", "a" * 100_000), ("a b " * 20_000 + "x", "a  b\n" * 40_000)]
+)
 def test_hostile_repetition_takes_linear_time(quotation, source):
     began = time.process_time()
     assert find(quotation, source) is None

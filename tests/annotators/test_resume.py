@@ -28,7 +28,14 @@ CONCURRENCY = 8
 
 def child(*arguments: str) -> subprocess.Popen:
     env = {**os.environ, "OPENAI_API_KEY": "none", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, "-m", *arguments], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
 
 
 def logged(file: Path) -> list[dict]:
@@ -55,7 +62,9 @@ def test_killed_at_random_instants_every_item_is_recorded_once(tmp_path):
         (question,) = task.questions(Note.of(study.note(sha), sha))
         keys[scripted.key_of({"messages": [{"content": question.user}]})] = sha
     log = tmp_path / "answered.jsonl"
-    server = child("tests.servers.misbehaving", "--latency-ms", "15", "--trouble", "0.2", "--seed", "3", "--log", str(log))
+    server = child(
+        "tests.servers.misbehaving", "--latency-ms", "15", "--trouble", "0.2", "--seed", "3", "--log", str(log)
+    )
     try:
         url = server.stdout.readline().strip()
         n_killed, n_again, n_twice, recorded = 0, 0, 0, set()
@@ -84,8 +93,10 @@ def test_killed_at_random_instants_every_item_is_recorded_once(tmp_path):
                 break
         counts = Counter(line["note_sha256"] for line in lines(study, "annotations"))
         n_answers = len(logged(log))
-        print(f"kill test: {N_ITEMS} items, {n_killed} kills, {len(counts)} recorded once, {n_answers} answered requests, "
-              f"{n_again} of them in flight at a kill, {n_twice} answered twice within one run")
+        print(
+            f"kill test: {N_ITEMS} items, {n_killed} kills, {len(counts)} recorded once, {n_answers} answered requests, "
+            f"{n_again} of them in flight at a kill, {n_twice} answered twice within one run"
+        )
         assert set(counts) == set(keys.values()) and set(counts.values()) == {1}
         assert n_twice == 0 and n_answers == N_ITEMS + n_again and n_again <= n_killed * CONCURRENCY
     finally:
@@ -97,7 +108,7 @@ def whole_lines(study) -> list[dict]:
     """The lines of the table that are whole: what a run that starts now counts as there."""
     file = study.path / "annotations.jsonl"
     raw = file.read_bytes() if file.exists() else b""
-    return [json.loads(line) for line in raw[:raw.rfind(b"\n") + 1].splitlines()]
+    return [json.loads(line) for line in raw[: raw.rfind(b"\n") + 1].splitlines()]
 
 
 def test_a_torn_last_line_is_asked_again(tmp_path):

@@ -9,8 +9,14 @@ from runner.errors import UserError
 
 
 def data(**change):
-    base = {"id": "x", "version": "1", "task": "content", "title": "t", "unit": "u",
-            "labels": [{"id": "a", "is": "A", "is_not": "B"}, {"id": "b", "is": "B", "is_not": "A"}]}
+    base = {
+        "id": "x",
+        "version": "1",
+        "task": "content",
+        "title": "t",
+        "unit": "u",
+        "labels": [{"id": "a", "is": "A", "is_not": "B"}, {"id": "b", "is": "B", "is_not": "A"}],
+    }
     return yaml.safe_dump({**base, **change})
 
 
@@ -24,9 +30,17 @@ def test_shipped_rubrics_have_the_studys_counts(name, n_labels, n_study):
 
 def test_study_labels_are_those_marked_in_the_specification():
     marked = {x.id for name in ("content", "attribution") for x in shipped(name).labels if x.study}
-    assert marked == {"workload_census", "verified_reformulation", "bounded_failure_diagnosis", "verification_recipe",
-                      "unverified_claim", "unsupported_closure", "search_truncation", "unverified_adoption",
-                      "execution_error"}
+    assert marked == {
+        "workload_census",
+        "verified_reformulation",
+        "bounded_failure_diagnosis",
+        "verification_recipe",
+        "unverified_claim",
+        "unsupported_closure",
+        "search_truncation",
+        "unverified_adoption",
+        "execution_error",
+    }
 
 
 def test_groups_and_roles_are_data():
@@ -51,15 +65,25 @@ def test_a_rubric_cannot_be_changed():
         shipped("fate").version = "9"
 
 
-@pytest.mark.parametrize(("text", "word"), [
-    ("", "mapping"), ("[1]", "mapping"), ("a: [", "YAML"), ("!!python/object/apply:os.getcwd []", "YAML"),
-    ("a: &x [1]\nb: *x", "aliases"), ("id: a\nid: b", "twice"), ("[" * 50 + "]" * 50, "nested"),
-    (data(labels=[]), "labels"), (data(none_label="a"), "none_label"), (data(extra=1), "extra"),
-    (data(labels=[{"id": "a", "is": "A", "is_not": s} for s in "BC"]), "twice"),
-    (data(roles={"r": ["nobody"]}), "nobody"),
-    (data(labels=[{"id": "a b", "is": "A", "is_not": s} for s in "BC"]), "labels"),
-    (b"\xff\xfe\x00", "YAML"),
-])
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "mapping"),
+        ("[1]", "mapping"),
+        ("a: [", "YAML"),
+        ("!!python/object/apply:os.getcwd []", "YAML"),
+        ("a: &x [1]\nb: *x", "aliases"),
+        ("id: a\nid: b", "twice"),
+        ("[" * 50 + "]" * 50, "nested"),
+        (data(labels=[]), "labels"),
+        (data(none_label="a"), "none_label"),
+        (data(extra=1), "extra"),
+        (data(labels=[{"id": "a", "is": "A", "is_not": s} for s in "BC"]), "twice"),
+        (data(roles={"r": ["nobody"]}), "nobody"),
+        (data(labels=[{"id": "a b", "is": "A", "is_not": s} for s in "BC"]), "labels"),
+        (b"\xff\xfe\x00", "YAML"),
+    ],
+)
 def test_a_bad_file_is_one_line(text, word):
     with pytest.raises(UserError) as caught:
         parse(text, "mine.yaml")

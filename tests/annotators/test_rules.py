@@ -10,15 +10,18 @@ from annotators.rubric import shipped
 OTHERS = ["The tile is 128 by 64.", "Sums stay in fp32.", "Barriers cost 3 us."]
 
 
-@pytest.mark.parametrize(("before", "after", "fate"), [
-    ("Swizzling removes all bank conflicts.", "Swizzling removes all bank conflicts.", "restated"),
-    ("Swizzling probably removes bank conflicts.", "Swizzling removes bank conflicts.", "strengthened"),
-    ("Swizzling removes bank conflicts.", "Swizzling may remove bank conflicts.", "weakened"),
-    ("Swizzling removes bank conflicts.", "Swizzling removes bank conflicts, 310 us down to 268 us.", "verified"),
-    ("Swizzling removes bank conflicts.", "Swizzling does not remove bank conflicts.", "refuted"),
-    ("融合总能带来明显提升。", "融合可能带来明显提升。", "weakened"),
-    ("Clusters of sixteen are ideal.", "Nothing to see.", "absent"),
-])
+@pytest.mark.parametrize(
+    ("before", "after", "fate"),
+    [
+        ("Swizzling removes all bank conflicts.", "Swizzling removes all bank conflicts.", "restated"),
+        ("Swizzling probably removes bank conflicts.", "Swizzling removes bank conflicts.", "strengthened"),
+        ("Swizzling removes bank conflicts.", "Swizzling may remove bank conflicts.", "weakened"),
+        ("Swizzling removes bank conflicts.", "Swizzling removes bank conflicts, 310 us down to 268 us.", "verified"),
+        ("Swizzling removes bank conflicts.", "Swizzling does not remove bank conflicts.", "refuted"),
+        ("融合总能带来明显提升。", "融合可能带来明显提升。", "weakened"),
+        ("Clusters of sixteen are ideal.", "Nothing to see.", "absent"),
+    ],
+)
 def test_each_fate_has_its_case(before, after, fate):
     got = fate_of(before, [*OTHERS, after])
     assert got.fate == fate
@@ -29,8 +32,12 @@ def test_no_next_claims_is_absent_with_no_index():
     assert fate_of("Anything at all.", []) == ("absent", None, 0.0)
 
 
-ADVICE = ["Keep the running maximum in registers.", "Load V through TMA multicast.", "Use three pipeline stages.",
-          "Pad shared rows by eight."]
+ADVICE = [
+    "Keep the running maximum in registers.",
+    "Load V through TMA multicast.",
+    "Use three pipeline stages.",
+    "Pad shared rows by eight.",
+]
 
 
 @pytest.mark.parametrize(("n_followed", "level"), [(4, "full"), (2, "partial"), (0, "none")])
@@ -44,27 +51,48 @@ def test_without_advice_the_share_is_undefined():
     assert got.level == "none" and math.isnan(got.share)
 
 
-BASE = {"adherence": "full", "solo_correct": True, "conditioned_correct": True, "n_submissions": 3, "budget": 5,
-        "paired_ratio": 0.7,
-            "conditioned_traces": ["tile = 128\nuse bf16 accumulate in the loop"]}
+BASE = {
+    "adherence": "full",
+    "solo_correct": True,
+    "conditioned_correct": True,
+    "n_submissions": 3,
+    "budget": 5,
+    "paired_ratio": 0.7,
+    "conditioned_traces": ["tile = 128\nuse bf16 accumulate in the loop"],
+}
 
 
-@pytest.mark.parametrize(("change", "cause"), [
-    ({"paired_ratio": 0.97}, "unrelated_variation"),
-    ({"adherence": "none"}, "unrelated_variation"),
-    ({"adherence": "none", "conditioned_correct": False, "paired_ratio": None}, "execution_error"),
-    ({"adherence": "none", "conditioned_correct": False, "paired_ratio": None, "n_submissions": 5},
-     "budget_exhaustion"),
-    ({"conditioned_correct": False, "paired_ratio": None, "last_error_kind": "runtime"}, "execution_error"),
-    ({"conditioned_correct": False, "paired_ratio": None, "timed_out": True}, "budget_exhaustion"),
-    ({"conditioned_correct": False, "paired_ratio": None, "last_error_kind": "compile_error", "n_failed_submissions": 3,
-          "source_dsl_advice": ["use bf16 accumulate"]}, "inapplicable_transfer"),
-    ({"n_submissions": 5, "last_improved": True}, "budget_exhaustion"),
-    ({"closures": ["split-K is pointless"], "solo_traces": ["split-K over 8 slices is pointless to skip"]},
-     "search_truncation"),
-    ({"unverified": ["bf16 accumulate is fine in the loop"]}, "unverified_adoption"),
-    ({}, "search_truncation"),
-])
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"paired_ratio": 0.97}, "unrelated_variation"),
+        ({"adherence": "none"}, "unrelated_variation"),
+        ({"adherence": "none", "conditioned_correct": False, "paired_ratio": None}, "execution_error"),
+        (
+            {"adherence": "none", "conditioned_correct": False, "paired_ratio": None, "n_submissions": 5},
+            "budget_exhaustion",
+        ),
+        ({"conditioned_correct": False, "paired_ratio": None, "last_error_kind": "runtime"}, "execution_error"),
+        ({"conditioned_correct": False, "paired_ratio": None, "timed_out": True}, "budget_exhaustion"),
+        (
+            {
+                "conditioned_correct": False,
+                "paired_ratio": None,
+                "last_error_kind": "compile_error",
+                "n_failed_submissions": 3,
+                "source_dsl_advice": ["use bf16 accumulate"],
+            },
+            "inapplicable_transfer",
+        ),
+        ({"n_submissions": 5, "last_improved": True}, "budget_exhaustion"),
+        (
+            {"closures": ["split-K is pointless"], "solo_traces": ["split-K over 8 slices is pointless to skip"]},
+            "search_truncation",
+        ),
+        ({"unverified": ["bf16 accumulate is fine in the loop"]}, "unverified_adoption"),
+        ({}, "search_truncation"),
+    ],
+)
 def test_each_cause_has_its_rule(change, cause):
     got = cause_of(**{**BASE, **change})
     assert got.cause == cause and got.reason

@@ -15,7 +15,11 @@ from annotators.tasks.fate import FateTask, TracedClaim
 from tests.annotators.support import CONDITIONED, EARLIER, NOTE, OWN_NOTE, study_of_transfers
 from tests.servers import scripted
 
-CONTENT, ATTRIBUTION, FATE = Content(shipped("content")), AttributionTask(shipped("attribution")), FateTask(shipped("fate"))
+CONTENT, ATTRIBUTION, FATE = (
+    Content(shipped("content")),
+    AttributionTask(shipped("attribution")),
+    FateTask(shipped("fate")),
+)
 
 
 def rater(task):
@@ -46,8 +50,15 @@ def test_every_claim_gets_its_own_label_and_flags():
     assert record.unscored is None and record.raw is None
 
 
-@pytest.mark.parametrize("how, reason", [("outside", "label outside the rubric: 'excellent_claim'"), ("missing", "not answered"),
-                                         ("twice", "answered 2 times"), ("bad-flag", "evidence outside the rubric: 'overwhelming'")])
+@pytest.mark.parametrize(
+    "how, reason",
+    [
+        ("outside", "label outside the rubric: 'excellent_claim'"),
+        ("missing", "not answered"),
+        ("twice", "answered 2 times"),
+        ("bad-flag", "evidence outside the rubric: 'overwhelming'"),
+    ],
+)
 def test_one_wrong_answer_costs_one_claim(how, reason):
     note = Note.of(NOTE)
     text = scripted.spoilt(how, said(CONTENT, note))
@@ -58,10 +69,15 @@ def test_one_wrong_answer_costs_one_claim(how, reason):
 
 def test_a_number_that_was_not_asked_is_nobodys_label():
     note = Note.of(NOTE)
-    assert read(CONTENT, note, scripted.spoilt("extra", said(CONTENT, note))).claims == read(CONTENT, note, said(CONTENT, note)).claims
+    assert (
+        read(CONTENT, note, scripted.spoilt("extra", said(CONTENT, note))).claims
+        == read(CONTENT, note, said(CONTENT, note)).claims
+    )
 
 
-@pytest.mark.parametrize("text", ["I think so.", '{"claims": 3}', '{"claims": [{"n": 1, "la', "[]", "null", '{"claims": ' + "[" * 5000])
+@pytest.mark.parametrize(
+    "text", ["I think so.", '{"claims": 3}', '{"claims": [{"n": 1, "la', "[]", "null", '{"claims": ' + "[" * 5000]
+)
 def test_an_unreadable_answer_is_unscored_as_a_whole(text):
     record = read(CONTENT, Note.of(NOTE), text)
     assert record.claims == () and record.unscored.startswith("unreadable answer") and record.raw.startswith(text[:20])
@@ -91,7 +107,9 @@ def long_note(n):
 def test_a_long_note_is_asked_in_parts_at_claim_boundaries():
     note = Note.of(long_note(2 * MAX_CLAIMS + 5))
     parts = chunks(note.claims)
-    assert [a for a, _ in parts[1:]] == [b for _, b in parts[:-1]] and parts[-1][1] == len(note.claims) and len(parts) == 3
+    assert (
+        [a for a, _ in parts[1:]] == [b for _, b in parts[:-1]] and parts[-1][1] == len(note.claims) and len(parts) == 3
+    )
     questions = CONTENT.questions(note)
     for (first, last), question in zip(parts, questions, strict=True):
         shown = scripted.fences(question.user)["note"]
@@ -106,7 +124,13 @@ def test_a_long_note_is_asked_in_parts_at_claim_boundaries():
 
 
 def test_one_request_is_bounded_whatever_the_note_is():
-    text = "# T\n\nA first claim is here. " + "```\n" + "x = 1\n" * 100_000 + "```\n\n" + "\n\n".join("w" * 50 + " claim " + "v " * 3000 for _ in range(9))
+    text = (
+        "# T\n\nA first claim is here. "
+        + "```\n"
+        + "x = 1\n" * 100_000
+        + "```\n\n"
+        + "\n\n".join("w" * 50 + " claim " + "v " * 3000 for _ in range(9))
+    )
     for question in CONTENT.questions(Note.of(text)):
         assert len(question.user) < 6 * MAX_CHARS
 
@@ -129,8 +153,11 @@ def view(tmp_path):
 def test_a_cause_carries_quotations_that_stand_where_they_say(view):
     record = read(ATTRIBUTION, view, said(ATTRIBUTION, view))
     texts = {s.sha256: s.text for s in view.sources}
-    assert record.cause in scripted.CAUSES and {q.side for q in record.quotations} == {Side.NOTE, Side.CONDITIONED_KERNEL}
-    assert all(texts[q.sha256][q.start:q.end] == q.text for q in record.quotations)
+    assert record.cause in scripted.CAUSES and {q.side for q in record.quotations} == {
+        Side.NOTE,
+        Side.CONDITIONED_KERNEL,
+    }
+    assert all(texts[q.sha256][q.start : q.end] == q.text for q in record.quotations)
 
 
 def test_the_rater_sees_note_kernels_submissions_verdicts_and_own_note(view):
@@ -140,26 +167,57 @@ def test_the_rater_sees_note_kernels_submissions_verdicts_and_own_note(view):
     assert "two_rows_a_block" in texts["target solo kernel"] and "rmsnorm again" in texts["own note"]
     assert "1. 30 s, failed at compile: no such type" in texts["conditioned submissions"]
     assert EARLIER.strip() in texts["conditioned submission 1"]
-    assert "source attempt: passed, speedup 1.800" in texts["facts"] and "conditioned attempt: passed, speedup 1.200" in texts["facts"]
+    assert (
+        "source attempt: passed, speedup 1.800" in texts["facts"]
+        and "conditioned attempt: passed, speedup 1.200" in texts["facts"]
+    )
 
 
-@pytest.mark.parametrize("how, reason", [("invented", "invented quotation"), ("outside", "cause outside the rubric: 'bad_luck'"),
-                                         ("no-evidence", "evidence missing"), ("no-json", "unreadable answer")])
+@pytest.mark.parametrize(
+    "how, reason",
+    [
+        ("invented", "invented quotation"),
+        ("outside", "cause outside the rubric: 'bad_luck'"),
+        ("no-evidence", "evidence missing"),
+        ("no-json", "unreadable answer"),
+    ],
+)
 def test_an_attribution_without_proof_is_unscored_with_what_was_said(view, how, reason):
     text = scripted.spoilt(how, said(ATTRIBUTION, view))
     record = read(ATTRIBUTION, view, text)
-    assert record.cause is None and record.adherence is None and record.unscored.startswith(reason) and record.raw == text
+    assert (
+        record.cause is None and record.adherence is None and record.unscored.startswith(reason) and record.raw == text
+    )
 
 
-@pytest.mark.parametrize("change, reason", [
-    ({"adherence": "mostly"}, "adherence outside the rubric"), ({"note_unused": "yes"}, "note_unused is neither"),
-    ({"second_cause": "bad_luck"}, "second cause outside the rubric"), ({"quotations": "none"}, "unreadable answer"),
-    ({"quotations": [{"source": "facts", "text": "speedup 1.200"}]}, "quotation from no source of evidence"),
-    ({"quotations": [{"source": "target solo submissions", "text": "passed, speedup 2.000"}]}, "quotation from no source of evidence"),
-    ({"quotations": [{"source": "source note", "text": "the"}, {"source": "source note", "text": "ms"}]}, "invented quotation"),
-    ({"quotations": [{"source": "source note", "text": 'Use 128 threads a row'}]}, "evidence missing: no quotation from the conditioned"),
-    ({"quotations": [{"source": "conditioned kernel", "text": "one_row(threads=128"}]}, "evidence missing: no quotation from the note"),
-    ({"cause": None}, "cause outside the rubric"), ({"cause": ["a"]}, "cause outside the rubric")])
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"adherence": "mostly"}, "adherence outside the rubric"),
+        ({"note_unused": "yes"}, "note_unused is neither"),
+        ({"second_cause": "bad_luck"}, "second cause outside the rubric"),
+        ({"quotations": "none"}, "unreadable answer"),
+        ({"quotations": [{"source": "facts", "text": "speedup 1.200"}]}, "quotation from no source of evidence"),
+        (
+            {"quotations": [{"source": "target solo submissions", "text": "passed, speedup 2.000"}]},
+            "quotation from no source of evidence",
+        ),
+        (
+            {"quotations": [{"source": "source note", "text": "the"}, {"source": "source note", "text": "ms"}]},
+            "invented quotation",
+        ),
+        (
+            {"quotations": [{"source": "source note", "text": "Use 128 threads a row"}]},
+            "evidence missing: no quotation from the conditioned",
+        ),
+        (
+            {"quotations": [{"source": "conditioned kernel", "text": "one_row(threads=128"}]},
+            "evidence missing: no quotation from the note",
+        ),
+        ({"cause": None}, "cause outside the rubric"),
+        ({"cause": ["a"]}, "cause outside the rubric"),
+    ],
+)
 def test_each_part_of_an_attribution_is_held_to_its_rule(view, change, reason):
     assert read(ATTRIBUTION, view, said(ATTRIBUTION, view) | change).unscored.startswith(reason)
 
@@ -197,7 +255,10 @@ def test_long_texts_are_cut_in_the_middle_and_the_cut_is_recorded(tmp_path):
         assert texts[name].startswith("HEAD") and texts[name].rstrip().endswith(("TAIL of it.", "TAIL = 1"))
         assert len(texts[name]) < views.ROOM[name] + 100 and "characters are not shown" in texts[name]
     assert read(ATTRIBUTION, item, said(ATTRIBUTION, item)).cuts == item.cuts and len(item.cuts) == 2
-    assert item.cuts[0] == f"source note: {len(note) - views.ROOM['source note']} of {len(note)} characters cut from the middle"
+    assert (
+        item.cuts[0]
+        == f"source note: {len(note) - views.ROOM['source note']} of {len(note)} characters cut from the middle"
+    )
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 10, 99])
@@ -205,7 +266,7 @@ def test_a_cut_keeps_exactly_its_room(room):
     text = "".join(chr(65 + n % 26) for n in range(100))
     shown, n_cut = views.cut_middle(text, room)
     head, tail = shown.split(f"\n[... {n_cut} characters are not shown ...]\n")
-    assert n_cut == 100 - room and text == head + text[len(head):100 - len(tail)] + tail
+    assert n_cut == 100 - room and text == head + text[len(head) : 100 - len(tail)] + tail
 
 
 # Fate ------------------------------------------------------------------------------------------------------------
@@ -217,7 +278,9 @@ def traced(tmp_path):
     ref = views.ref_of(panel.attributable(study)[0])
     source, own = study.note(ref.source_note_sha256), study.note(ref.own_note_sha256)
     claim = next(c for c in Note.of(source).claims if "Warp specialisation" in c.text)
-    return TracedClaim(ref, ref.source_note_sha256, claim, ref.own_note_sha256, own, fate_.nearest(claim, Note.of(own).claims))
+    return TracedClaim(
+        ref, ref.source_note_sha256, claim, ref.own_note_sha256, own, fate_.nearest(claim, Note.of(own).claims)
+    )
 
 
 def test_the_nearest_claim_comes_first(traced):
@@ -227,13 +290,22 @@ def test_the_nearest_claim_comes_first(traced):
 
 def test_a_fate_carries_its_sentence_of_the_next_note(traced):
     record = read(FATE, traced, said(FATE, traced))
-    assert record.fate in scripted.FATES and traced.next_note[record.quotation.start:record.quotation.end] == record.quotation.text
+    assert (
+        record.fate in scripted.FATES
+        and traced.next_note[record.quotation.start : record.quotation.end] == record.quotation.text
+    )
 
 
-@pytest.mark.parametrize("answer, reason", [
-    ({"fate": "bad_luck", "quotation": "x"}, "fate outside the rubric"), ({"fate": "restated", "quotation": ""}, "evidence missing"),
-    ({"fate": "restated", "quotation": "Warp specialisation gives the best overlap here."}, "invented quotation"),
-    ({"fate": None}, "fate outside the rubric"), ("maybe", "unreadable answer")])
+@pytest.mark.parametrize(
+    "answer, reason",
+    [
+        ({"fate": "bad_luck", "quotation": "x"}, "fate outside the rubric"),
+        ({"fate": "restated", "quotation": ""}, "evidence missing"),
+        ({"fate": "restated", "quotation": "Warp specialisation gives the best overlap here."}, "invented quotation"),
+        ({"fate": None}, "fate outside the rubric"),
+        ("maybe", "unreadable answer"),
+    ],
+)
 def test_a_fate_without_proof_is_unscored(traced, answer, reason):
     record = read(FATE, traced, answer)
     assert record.fate is None and record.unscored.startswith(reason)
@@ -246,6 +318,12 @@ def test_absent_needs_no_sentence(traced):
 
 def test_similarity_knows_figures_and_chinese():
     bag = fate_.bag
-    assert fate_.similarity(bag("tile of 128 rows"), bag("128 is the tile")) > fate_.similarity(bag("tile of 128 rows"), bag("64 is the tile"))
-    assert fate_.similarity(bag("共享内存没有冲突"), bag("共享内存无冲突")) > 0.4 > fate_.similarity(bag("共享内存没有冲突"), bag("寄存器溢出"))
+    assert fate_.similarity(bag("tile of 128 rows"), bag("128 is the tile")) > fate_.similarity(
+        bag("tile of 128 rows"), bag("64 is the tile")
+    )
+    assert (
+        fate_.similarity(bag("共享内存没有冲突"), bag("共享内存无冲突"))
+        > 0.4
+        > fate_.similarity(bag("共享内存没有冲突"), bag("寄存器溢出"))
+    )
     assert fate_.similarity(bag(""), bag(OWN_NOTE)) == 0.0 or fate_.similarity(bag(""), bag(OWN_NOTE)) < 0.2

@@ -51,13 +51,13 @@ def test_the_same_claims_give_the_same_numbers_in_any_company():
     one, other = split("# A\n- Lost 4% at T=40."), split("Other words here.")
     alone = features.counts([one])
     both = features.counts([other, one])
-    assert (alone != both[len(other):]).nnz == 0
+    assert (alone != both[len(other) :]).nnz == 0
     assert alone.shape[1] == features.N_FEATURES
 
 
 def test_measure_against_fractions_worked_by_hand():
     # three of four right; kappa (3/4 - 1/2) / (1 - 1/2); bins: .9 (2 of 2), .6 (1 of 2), so ECE = (.1 + .1) / 2
-    p = np.array([[.9, .1], [.9, .1], [.4, .6], [.4, .6]])
+    p = np.array([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.4, 0.6]])
     got = measure(np.array(["a", "a", "b", "a"]), p, ("a", "b"))
     assert got.accuracy == 0.75
     assert got.kappa == pytest.approx(0.5)

@@ -17,16 +17,28 @@ def said(capsys, *words):
     return status, out.out, out.err
 
 
-@pytest.mark.parametrize("words, needle", [
-    (["imprt"], "did you mean import?"), (["import"], "notes, upstream is due"), (["import", "nots"], "did you mean notes?"),
-    (["import", "notes"], "required argument: folder"), (["import", "notes", "x", "--study"], "--study: a value is due"),
-    (["import", "notes", "x", "--studdy", "y"], "did you mean --study?"), (["import", "notes", "x", "--study", "a", "--study", "b"], "given twice"),
-    (["import", "notes", "/nonexistent", "--study", "/tmp/none"], "no such folder"), (["problems", "show", "999"], "no problem has that number"),
-    (["problems", "show", "x"], "named by its number"), (["report", "--study", "/nonexistent"], "no study here"),
-    (["report", "--study", "x", "--floor", "abc"], "a number is due"), (["report", "--study", "x", "--seed", "1.5"], "a whole number is due"),
-    (["report", "--study", "x", "--band", "nan"], "a finite number is due"), (["annotate", "--study", "/nonexistent"], "no study here"),
-    (["evaluate", "/nonexistent.py", "--problem", "28", "--dsl", "tirx"], "no such file"),
-    (["attribute", "--study", "x", "--which", "some"], "harmed or all is due")])
+@pytest.mark.parametrize(
+    "words, needle",
+    [
+        (["imprt"], "did you mean import?"),
+        (["import"], "notes, upstream is due"),
+        (["import", "nots"], "did you mean notes?"),
+        (["import", "notes"], "required argument: folder"),
+        (["import", "notes", "x", "--study"], "--study: a value is due"),
+        (["import", "notes", "x", "--studdy", "y"], "did you mean --study?"),
+        (["import", "notes", "x", "--study", "a", "--study", "b"], "given twice"),
+        (["import", "notes", "/nonexistent", "--study", "/tmp/none"], "no such folder"),
+        (["problems", "show", "999"], "no problem has that number"),
+        (["problems", "show", "x"], "named by its number"),
+        (["report", "--study", "/nonexistent"], "no study here"),
+        (["report", "--study", "x", "--floor", "abc"], "a number is due"),
+        (["report", "--study", "x", "--seed", "1.5"], "a whole number is due"),
+        (["report", "--study", "x", "--band", "nan"], "a finite number is due"),
+        (["annotate", "--study", "/nonexistent"], "no study here"),
+        (["evaluate", "/nonexistent.py", "--problem", "28", "--dsl", "tirx"], "no such file"),
+        (["attribute", "--study", "x", "--which", "some"], "harmed or all is due"),
+    ],
+)
 def test_a_mistake_is_one_line_and_status_2(capsys, words, needle):
     status, out, err = said(capsys, *words)
     assert (status, out) == (2, "")
@@ -44,11 +56,16 @@ def test_nothing_runs_when_a_word_is_left_over(capsys, tmp_path):
     assert status == 2 and not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize("value", ["12e4567", "moe,mlp", "[1]", "None", "1_000", "0x10", "True", "{'a': 1}", "-1", "a b"])
+@pytest.mark.parametrize(
+    "value", ["12e4567", "moe,mlp", "[1]", "None", "1_000", "0x10", "True", "{'a': 1}", "-1", "a b"]
+)
 def test_values_reach_the_verb_as_typed(capsys, monkeypatch, value):
     seen = []
     monkeypatch.setattr(cli.Import, "notes", lambda self, folder, study: seen.append((folder, study)) or Answer(""))
-    assert said(capsys, "import", "notes", f"--folder={value}", "--study", value if not value.startswith("-") else "s")[0] == 0
+    assert (
+        said(capsys, "import", "notes", f"--folder={value}", "--study", value if not value.startswith("-") else "s")[0]
+        == 0
+    )
     assert seen[0][0] == value and isinstance(seen[0][0], str)
 
 
@@ -57,7 +74,11 @@ def verbs():
     for name, verb in vars(cli.Commands).items():
         if name.startswith("_") or name == "overview":
             continue
-        found += [(name, inner) for inner in vars(verb) if not inner.startswith("_")] if isinstance(verb, type) else [(name,)]
+        found += (
+            [(name, inner) for inner in vars(verb) if not inner.startswith("_")]
+            if isinstance(verb, type)
+            else [(name,)]
+        )
     return [tuple(part.replace("_", "-") for part in v) for v in found]
 
 

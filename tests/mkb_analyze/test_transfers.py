@@ -10,8 +10,11 @@ from runner.records import Attempt
 
 
 def attempt(dsl: str, speedup: float | None = None, source: str | None = None, **fields) -> Attempt:
-    verdict = ({"passed": True, "stage": "done", "speedup": speedup} if speedup else
-               {"passed": False, "stage": "correctness", "reason": "wrong"})
+    verdict = (
+        {"passed": True, "stage": "done", "speedup": speedup}
+        if speedup
+        else {"passed": False, "stage": "correctness", "reason": "wrong"}
+    )
     if fields.get("state"):
         verdict = None
     arm = {"arm": "conditioned", "source_dsl": source} if source else {"arm": "solo"}
@@ -20,15 +23,27 @@ def attempt(dsl: str, speedup: float | None = None, source: str | None = None, *
 
 def one(source, solo, conditioned, settings=Settings()):
     """The transfer cutedsl → tirx of three speedups (None: failed)."""
-    found = build([attempt("cutedsl", source), attempt("tirx", solo), attempt("tirx", conditioned, "cutedsl")], settings)
+    found = build(
+        [attempt("cutedsl", source), attempt("tirx", solo), attempt("tirx", conditioned, "cutedsl")], settings
+    )
     return next(t for t in found if t.direction == "cutedsl2tirx")
 
 
-@pytest.mark.parametrize("solo, conditioned, ratio, outcome", [
-    (1.0, 1.05, 1.05, Outcome.HELPED), (1.0, 1.049, 1.049, Outcome.NEUTRAL), (1.05, 1.0, 1 / 1.05, Outcome.HARMED),
-    (1.0, 1.0, 1.0, Outcome.NEUTRAL), (8.0, 16.0, 1.0, Outcome.NEUTRAL), (0.1, 0.2, 1.0, Outcome.NEUTRAL),
-    (None, None, 1.0, Outcome.NEUTRAL), (None, 2.0, 8.0, Outcome.HELPED), (2.0, None, 0.125, Outcome.HARMED),
-    (None, 0.25, 1.0, Outcome.NEUTRAL)])
+@pytest.mark.parametrize(
+    "solo, conditioned, ratio, outcome",
+    [
+        (1.0, 1.05, 1.05, Outcome.HELPED),
+        (1.0, 1.049, 1.049, Outcome.NEUTRAL),
+        (1.05, 1.0, 1 / 1.05, Outcome.HARMED),
+        (1.0, 1.0, 1.0, Outcome.NEUTRAL),
+        (8.0, 16.0, 1.0, Outcome.NEUTRAL),
+        (0.1, 0.2, 1.0, Outcome.NEUTRAL),
+        (None, None, 1.0, Outcome.NEUTRAL),
+        (None, 2.0, 8.0, Outcome.HELPED),
+        (2.0, None, 0.125, Outcome.HARMED),
+        (None, 0.25, 1.0, Outcome.NEUTRAL),
+    ],
+)
 def test_paired_ratio_and_outcome(solo, conditioned, ratio, outcome):
     t = one(1.0, solo, conditioned)
     assert (t.ratio, t.outcome) == (pytest.approx(ratio), outcome)
@@ -52,13 +67,21 @@ def test_standing_orders_tiers():
 
 
 def test_skipped_counts_as_its_solo_twin():
-    found = build([attempt("cutedsl", 1.0), attempt("tirx", 3.0),
-                   attempt("tirx", None, "cutedsl", state="skipped", reason="no note")])
+    found = build(
+        [
+            attempt("cutedsl", 1.0),
+            attempt("tirx", 3.0),
+            attempt("tirx", None, "cutedsl", state="skipped", reason="no note"),
+        ]
+    )
     t = next(t for t in found if t.direction == "cutedsl2tirx")
     assert (t.resolved, t.skipped, t.ratio, t.outcome) == (True, True, 1.0, Outcome.NEUTRAL)
 
 
-@pytest.mark.parametrize("drop, reason", [(0, "source solo is missing"), (1, "target solo is missing"), (2, "conditioned attempt is missing")])
+@pytest.mark.parametrize(
+    "drop, reason",
+    [(0, "source solo is missing"), (1, "target solo is missing"), (2, "conditioned attempt is missing")],
+)
 def test_unresolved_names_what_is_missing(drop, reason):
     parts = [attempt("cutedsl", 1.0), attempt("tirx", 1.0), attempt("tirx", 1.0, "cutedsl")]
     del parts[drop]
@@ -66,18 +89,36 @@ def test_unresolved_names_what_is_missing(drop, reason):
 
 
 def test_an_error_is_unresolved_never_a_failure():
-    t = build([attempt("cutedsl", 1.0), attempt("tirx", state="error", reason="sandbox gone"), attempt("tirx", 1.0, "cutedsl")])
+    t = build(
+        [
+            attempt("cutedsl", 1.0),
+            attempt("tirx", state="error", reason="sandbox gone"),
+            attempt("tirx", 1.0, "cutedsl"),
+        ]
+    )
     assert next(x for x in t if x.direction == "cutedsl2tirx").reason == "target solo broke: sandbox gone"
 
 
 def test_replicates_never_pair_across():
-    found = build([attempt("cutedsl", 1.0, replicate=1), attempt("tirx", 1.0, replicate=2), attempt("tirx", 1.0, "cutedsl", replicate=2)])
+    found = build(
+        [
+            attempt("cutedsl", 1.0, replicate=1),
+            attempt("tirx", 1.0, replicate=2),
+            attempt("tirx", 1.0, "cutedsl", replicate=2),
+        ]
+    )
     assert not any(t.resolved for t in found)
 
 
 def test_second_generation_compares_with_the_solo_and_takes_its_source_from_the_first():
-    found = build([attempt("cutedsl", 1.0), attempt("tirx", 1.0), attempt("tirx", 3.0, "cutedsl", generation=1),
-                   attempt("cutedsl", 0.5, "tirx", generation=2)])
+    found = build(
+        [
+            attempt("cutedsl", 1.0),
+            attempt("tirx", 1.0),
+            attempt("tirx", 3.0, "cutedsl", generation=1),
+            attempt("cutedsl", 0.5, "tirx", generation=2),
+        ]
+    )
     second = next(t for t in found if t.generation == 2)
     assert (second.source_tier, second.ratio) == (Tier.FAST, 0.5)
 
@@ -106,8 +147,11 @@ def test_frame_is_one_row_a_transfer():
 def test_pooled_baseline_takes_the_reference_out_of_the_ratio():
     def timed(kernel_ms, reference_ms, **fields):
         a = attempt("tirx", reference_ms / kernel_ms, **fields)
-        v = a.verdict.model_copy(update={"kernel_ms": kernel_ms, "reference_ms": reference_ms, "device": "d", "size": "full"})
+        v = a.verdict.model_copy(
+            update={"kernel_ms": kernel_ms, "reference_ms": reference_ms, "device": "d", "size": "full"}
+        )
         return a.model_copy(update={"verdict": v})
+
     found = [attempt("cutedsl", 1.0), timed(1.0, 2.0), timed(1.0, 3.0, source="cutedsl")]
     ratio = {b: next(t.ratio for t in build(found, Settings(baseline=b)) if t.resolved) for b in ("own", "pooled")}
     assert ratio == {"own": pytest.approx(1.5), "pooled": 1.0}

@@ -36,7 +36,9 @@ def test_figures_equal_to_the_last_digit(imported):
 def test_by_direction(imported, direction):
     written, found = imported
     mine = ladder.overall(found)["by_direction"][direction]
-    assert {k: mine[k] for k in ("base", "skill", "lift")} == store.contrast([r for r in store.resolved(written) if r[1] == direction])
+    assert {k: mine[k] for k in ("base", "skill", "lift")} == store.contrast(
+        [r for r in store.resolved(written) if r[1] == direction]
+    )
 
 
 def test_by_category(imported):
@@ -56,11 +58,20 @@ def first_trial(root):
     return sorted((root / "m" / "problems").glob("*/abc123_*"))[0]
 
 
-@pytest.mark.parametrize("damage, reason", [
-    (lambda t: (t / "record.json").unlink(), "record.json missing"),
-    (lambda t: (t / "record.json").write_text("{"), "record.json unreadable"),
-    (lambda t: (t / "record.json").write_text(json.dumps({"rewards": {"passed": 1.0}, "timed_out": False, "error": None})), "speedup_vs_eager is None"),
-    (lambda t: (t / "record.json").write_text(json.dumps({"timed_out": False, "error": None})), "rewards missing")])
+@pytest.mark.parametrize(
+    "damage, reason",
+    [
+        (lambda t: (t / "record.json").unlink(), "record.json missing"),
+        (lambda t: (t / "record.json").write_text("{"), "record.json unreadable"),
+        (
+            lambda t: (t / "record.json").write_text(
+                json.dumps({"rewards": {"passed": 1.0}, "timed_out": False, "error": None})
+            ),
+            "speedup_vs_eager is None",
+        ),
+        (lambda t: (t / "record.json").write_text(json.dumps({"timed_out": False, "error": None})), "rewards missing"),
+    ],
+)
 def test_half_missing_trials_become_records_with_their_reason(whole, damage, reason):
     damage(first_trial(whole))
     import_upstream(whole / "m", whole / "s")

@@ -15,7 +15,9 @@ def write(root: Path, seed: int, n_replicates: int = 3) -> dict:
     """A store with passes, failures, skips, errors and missing trials; returns {(problem, replicate, arm): record}."""
     rng = random.Random(seed)
     root.mkdir(parents=True)
-    (root / "store.json").write_text(json.dumps({"model": "lab/some-model", "prefix": "abc123", "created_at": "2026-10-01T00:00:00+00:00"}))
+    (root / "store.json").write_text(
+        json.dumps({"model": "lab/some-model", "prefix": "abc123", "created_at": "2026-10-01T00:00:00+00:00"})
+    )
     written: dict = {}
     for number, name in PROBLEMS.items():
         folder = root / "problems" / f"{number:02d}_{name}"
@@ -31,8 +33,14 @@ def write(root: Path, seed: int, n_replicates: int = 3) -> dict:
 def _trial(folder: Path, number: int, replicate: int, arm: str, has_note: dict, rng: random.Random) -> dict:
     trial = folder / f"abc123_p{number:02d}_r{replicate}_{arm}"
     trial.mkdir(parents=True)
-    record: dict = {"rewards": {}, "timed_out": False, "error": None, "skipped": None, "usage": None,
-                    "stamps": {"task_fingerprint": "f" * 8, "skill_sha256": None}}
+    record: dict = {
+        "rewards": {},
+        "timed_out": False,
+        "error": None,
+        "skipped": None,
+        "usage": None,
+        "stamps": {"task_fingerprint": "f" * 8, "skill_sha256": None},
+    }
     source = arm.split("2")[0] if "2" in arm else None
     if source and not has_note[source]:
         record["skipped"] = "source wrote no SKILL.md"
@@ -43,15 +51,26 @@ def _trial(folder: Path, number: int, replicate: int, arm: str, has_note: dict, 
     else:
         speedup = round(rng.uniform(0.2, 6.0), 4)
         record["rewards"] = {"imported": 1.0, "correct": 1.0, "speedup_vs_eager": speedup, "passed": 1.0}
-        (trial / "verdict.json").write_text(json.dumps({"rewards": record["rewards"], "eval_sec": 31.5, "stderr": "", "report": "ok",
-                                                        "details": {"median_ms": {"kernel": 1 / speedup, "eager": 1.0}}}))
+        (trial / "verdict.json").write_text(
+            json.dumps(
+                {
+                    "rewards": record["rewards"],
+                    "eval_sec": 31.5,
+                    "stderr": "",
+                    "report": "ok",
+                    "details": {"median_ms": {"kernel": 1 / speedup, "eager": 1.0}},
+                }
+            )
+        )
     (trial / "record.json").write_text(json.dumps(record))
     app = trial / "artifacts" / "app"
     app.mkdir(parents=True)
     (app / "kernel.py").write_text(f"# {arm} {number} {replicate}\n")
     if arm.startswith("solo_") and has_note[arm.removeprefix("solo_")]:
-        (app / "SKILL.md").write_text(f"# note of {arm} {number} {replicate}\n\n- Fusing both loops took 1.9 ms down to 1.2 ms.\n"
-                                      "- Tensor cores cannot help here.\n- Check rows of zeros first.\n")
+        (app / "SKILL.md").write_text(
+            f"# note of {arm} {number} {replicate}\n\n- Fusing both loops took 1.9 ms down to 1.2 ms.\n"
+            "- Tensor cores cannot help here.\n- Check rows of zeros first.\n"
+        )
     return record
 
 
@@ -60,7 +79,10 @@ def resolved(written: dict) -> list[tuple]:
     rows = []
     for number, replicate in sorted({k[:2] for k in written}):
         for source, target in (("cutedsl", "tirx"), ("tirx", "cutedsl")):
-            parts = [written.get((number, replicate, a)) for a in (f"solo_{source}", f"solo_{target}", f"{source}2{target}_skill")]
+            parts = [
+                written.get((number, replicate, a))
+                for a in (f"solo_{source}", f"solo_{target}", f"{source}2{target}_skill")
+            ]
             if all(p is not None and p["error"] is None for p in parts):
                 rows.append((number, f"{source}2{target}", *parts))
     return sorted(rows, key=lambda r: (f"{r[0]:02d}_{PROBLEMS[r[0]]}", r[1]))
@@ -68,8 +90,10 @@ def resolved(written: dict) -> list[tuple]:
 
 def ladder(records: list[dict]) -> dict[str, float]:
     """R@t and S straight from the rewards."""
+
     def attains(record: dict, t: float) -> bool:
         return record["rewards"].get("passed", 0.0) >= 1.0 and record["rewards"].get("speedup_vs_eager", 0.0) >= t
+
     rates = {f"R@{t:g}": statistics.mean(attains(r, t) for r in records) for t in THRESHOLDS}
     return {**rates, "S": 100 * statistics.mean(rates.values())}
 

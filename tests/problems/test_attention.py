@@ -19,10 +19,10 @@ def tokens_of(number: int, drawn: tuple, b: int) -> tuple[np.ndarray, np.ndarray
     """Keys and values [token, kv head, d] of sequence b of a grouped-query problem, gathered one token at a time."""
     if number in (8, 9):
         _, k, v, _, kv_indptr = drawn
-        return f64(k[kv_indptr[b]:kv_indptr[b + 1]]), f64(v[kv_indptr[b]:kv_indptr[b + 1]])
+        return f64(k[kv_indptr[b] : kv_indptr[b + 1]]), f64(v[kv_indptr[b] : kv_indptr[b + 1]])
     paged = drawn[3:] if number <= 3 else drawn[4:]
     k_cache, v_cache, page = drawn[1], drawn[2], drawn[1].shape[1]
-    pages = paged[1][paged[0][b]:paged[0][b + 1]]
+    pages = paged[1][paged[0][b] : paged[0][b + 1]]
     n = len(pages) * page if page == 1 else max(len(pages) - 1, 0) * page + int(paged[2][b])
     rows = [(pages[t // page], t % page) for t in range(n)]
     k, v = (f64([cache[row] for row in rows]).reshape(n, *cache.shape[2:]) for cache in (k_cache, v_cache))
@@ -77,14 +77,15 @@ def test_what_a_last_page_holds_past_its_length_changes_nothing(number):
     due = exact(number, *drawn)
     for b in (0, 2):
         page = indices[indptr[b + 1] - 1]
-        drawn[1][page, last[b]:] = 77
-        drawn[2][page, last[b]:] = -77
+        drawn[1][page, last[b] :] = 77
+        drawn[2][page, last[b] :] = -77
     for got, want in zip(exact(number, *drawn), due, strict=True):
         np.testing.assert_array_equal(got, want)
 
 
 def gemma_forward(q, k, v, q_weight, k_weight, cos, sin):
     """Forward pass of problem 10, safe for complex numbers; no maximum is taken off, the cap bounds the scores."""
+
     def norm(x, weight):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * (1 + weight)
 
@@ -144,11 +145,15 @@ def test_joint_attention_turns_pairs_as_complex_numbers_whatever_the_order_of_st
     turn = cos + 1j * sin
 
     def pairs(x, weight, turn):
-        x = x / np.sqrt((x ** 2).mean(-1, keepdims=True) + 1e-6) * weight
+        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weight
         return (x[..., 0::2] + 1j * x[..., 1::2]) * turn[:, None]
 
-    q, k = (np.concatenate((pairs(image[:, :, i], weights[i], turn[n_text:]),
-                            pairs(text[:, :, i], weights[2 + i], turn[:n_text])), 1) for i in (0, 1))
+    q, k = (
+        np.concatenate(
+            (pairs(image[:, :, i], weights[i], turn[n_text:]), pairs(text[:, :, i], weights[2 + i], turn[:n_text])), 1
+        )
+        for i in (0, 1)
+    )
     p = np.exp(np.einsum("bihd,bjhd->bhij", q, k.conj()).real / np.sqrt(128))
     v = np.concatenate((image[:, :, 2], text[:, :, 2]), 1)
     due = np.einsum("bhij,bjhd->bihd", p / p.sum(-1, keepdims=True), v).reshape(*v.shape[:2], -1)
@@ -162,7 +167,7 @@ def test_absorbed_latent_attention_is_the_expanded_one():
     q, up_k, up_v = (rng.standard_normal(shape) * 0.1 for shape in ((4, 16, 128), (16, 128, 512), (16, 512, 128)))
     out, _ = exact(14, np.einsum("bhd,hdc->bhc", q, up_k), q_pe, ckv, kpe, indptr, indices)
     for b in (0, 2):
-        latent, rope = (f64(x[indices[indptr[b]:indptr[b + 1]], 0]) for x in (ckv, kpe))
+        latent, rope = (f64(x[indices[indptr[b] : indptr[b + 1]], 0]) for x in (ckv, kpe))
         for h in (0, 15):
             keys = np.concatenate((latent @ up_k[h].T, rope), axis=1)
             query = np.concatenate((q[b, h], f64(q_pe[b, h])))
@@ -176,9 +181,9 @@ def test_latent_prefill_is_one_latent_decode_a_query():
     b = 2
     n, row = q_indptr[b + 1] - q_indptr[b], q_indptr[b]
     for i in (0, n - 1):
-        pages = indices[kv_indptr[b]:kv_indptr[b + 1] - n + i + 1]
-        one = np.array([0, 0, 0, len(pages)], np.int32)                   # three sequences, the last of them filled
-        query = [np.repeat(x[row + i:row + i + 1], 3, axis=0) for x in (q_nope, q_pe)]
+        pages = indices[kv_indptr[b] : kv_indptr[b + 1] - n + i + 1]
+        one = np.array([0, 0, 0, len(pages)], np.int32)  # three sequences, the last of them filled
+        query = [np.repeat(x[row + i : row + i + 1], 3, axis=0) for x in (q_nope, q_pe)]
         due, due_lse = exact(14, *query, ckv, kpe, one, pages)
         close(out[row + i], due[2])
         close(lse[row + i], due_lse[2])
@@ -225,7 +230,7 @@ def test_indexer_sorts_exact_integer_scores_and_breaks_ties_by_place():
         flat = np.array([table[b, t // 64] * 64 + t % 64 for t in range(n)], np.int64)
         keys = halves(k_cache.reshape(-1, 128)[flat]) if n else np.zeros((0, 128), np.int64)
         score = np.maximum(keys @ halves(q[b]).T, 0) @ (weights[b] * 8).astype(np.int64)
-        score = score * (k_scale.reshape(-1)[flat] * 2).astype(np.int64)              # in units of 1/64
+        score = score * (k_scale.reshape(-1)[flat] * 2).astype(np.int64)  # in units of 1/64
         order = sorted(range(n), key=lambda t: (-score[t], t))[:2048]
         n_ties += len(order) - len(np.unique(score[order]))
         np.testing.assert_array_equal(slots[b], np.concatenate((flat[order], np.full(2048 - len(order), -1))))

@@ -61,7 +61,7 @@ def test_encode_saturates_and_keeps_nan(name):
 
 def test_float64_input_is_rounded_once():
     # Just above the midpoint of 1 and 1.125: float32 would first round it onto the tie, which goes to the even 1.
-    value = np.array([1.0625 + 2.0 ** -40])
+    value = np.array([1.0625 + 2.0**-40])
     assert formats.decode(np, "e4m3", formats.encode(np, "e4m3", value)) == 1.125
     assert formats.decode(np, "e4m3", formats.encode(np, "e4m3", value.astype(np.float32))) == 1.0
 
@@ -99,7 +99,7 @@ def test_nvfp4_round_trip_errs_by_half_a_step_of_its_block_at_most():
 
 
 def test_block_scales_cover_their_rows_and_columns():
-    codes = np.full((5, 7), 0x38, np.uint8)                       # 1.0 in e4m3
+    codes = np.full((5, 7), 0x38, np.uint8)  # 1.0 in e4m3
     scales = np.arange(6, dtype=np.float32).reshape(2, 3)
     got = formats.decode_blocks(np, "e4m3", codes, scales, (4, 3))
     np.testing.assert_array_equal(got, scales[np.arange(5)[:, None] // 4, np.arange(7)[None] // 3])
@@ -113,5 +113,5 @@ def test_groups_round_trip_within_half_a_step_and_reach_the_largest_code():
     assert scales.shape == (5, 2) and scales[3, 1] == 1
     back = formats.decode_groups(np, "e4m3", codes, scales)
     # Three mantissa bits: 1/16 of the value at most, and half of the smallest step (2^-9) below the normal range.
-    assert (np.abs(back - x) <= np.maximum(np.abs(x) / 16, scales.repeat(128, axis=1) * 2.0 ** -10) * 1.0001).all()
+    assert (np.abs(back - x) <= np.maximum(np.abs(x) / 16, scales.repeat(128, axis=1) * 2.0**-10) * 1.0001).all()
     assert (np.abs(formats.decode(np, "e4m3", codes)).reshape(5, 2, 128).max(-1) == 448 * (scales != 1)).all()

@@ -147,7 +147,7 @@ def test_block_tables_request_by_request():
     np.testing.assert_array_equal(updated, due)
     np.testing.assert_array_equal(counts, n_blocks + n_new)
     np.testing.assert_array_equal(slots, due_slots)
-    assert n_gone > 0 and start[1] == start[2] and slots.max() > 1 << 24 and (positions[start[-1]:] == -1).all()
+    assert n_gone > 0 and start[1] == start[2] and slots.max() > 1 << 24 and (positions[start[-1] :] == -1).all()
 
 
 def test_new_tokens_never_stand_in_a_block_that_has_left_the_window():

@@ -50,8 +50,14 @@ def test_chunks_of_the_gated_delta_rule_are_its_recurrence(number):
     assert q.shape[1] % 64, "the last chunk is ragged"
     for b, h in ((0, 0), (1, v.shape[2] - 1)):
         shared = h // (v.shape[2] // q.shape[2])
-        due, states = walk(unit(q[b, :, shared]), unit(k[b, :, shared]), v[b, :, h], np.exp(log_decay[b, :, h]),
-                           beta[b, :, h], state[b, h])
+        due, states = walk(
+            unit(q[b, :, shared]),
+            unit(k[b, :, shared]),
+            v[b, :, h],
+            np.exp(log_decay[b, :, h]),
+            beta[b, :, h],
+            state[b, h],
+        )
         close(out[b, :, h], due / np.sqrt(128))
         close(new[b, h], states[-1])
 
@@ -61,8 +67,14 @@ def test_chunks_of_the_delta_rule_are_its_recurrence_from_nothing():
     out, state = exact(74, *drawn)
     q, k, v, beta = (f64(x) for x in drawn)
     for h in (0, 2):
-        due, states = walk(unit(silu(q[0, :, h])), unit(silu(k[0, :, h])), v[0, :, h], np.ones(q.shape[1]), beta[0, :, h],
-                           np.zeros((128, 128)))
+        due, states = walk(
+            unit(silu(q[0, :, h])),
+            unit(silu(k[0, :, h])),
+            v[0, :, h],
+            np.ones(q.shape[1]),
+            beta[0, :, h],
+            np.zeros((128, 128)),
+        )
         close(out[0, :, h], due / np.sqrt(128))
         close(state[0, h], states[-1])
 
@@ -84,12 +96,23 @@ def test_every_channel_of_one_rate_is_a_rate_of_the_head():
 def test_packed_sequences_are_those_sequences_alone():
     q, k, v, log_decay, beta, state, indptr = drawn = inputs(71)
     out, new = exact(71, *drawn)
-    assert indptr[1] == indptr[2] and indptr[0] == 0 and indptr[-1] == len(q) and (np.diff(indptr) > 0).sum() == len(state) - 1
+    assert (
+        indptr[1] == indptr[2]
+        and indptr[0] == 0
+        and indptr[-1] == len(q)
+        and (np.diff(indptr) > 0).sum() == len(state) - 1
+    )
     for b, (start, stop) in enumerate(zip(indptr[:-1], indptr[1:], strict=True)):
         for h in (0, v.shape[1] - 1):
             shared = h // 2
-            due, states = walk(unit(f64(q[start:stop, shared])), unit(f64(k[start:stop, shared])), f64(v[start:stop, h]),
-                               np.exp(f64(log_decay[start:stop, h])), f64(beta[start:stop, h]), f64(state[b, h]))
+            due, states = walk(
+                unit(f64(q[start:stop, shared])),
+                unit(f64(k[start:stop, shared])),
+                f64(v[start:stop, h]),
+                np.exp(f64(log_decay[start:stop, h])),
+                f64(beta[start:stop, h]),
+                f64(state[b, h]),
+            )
             close(out[start:stop, h], due / np.sqrt(128))
             close(new[b, h], states[-1] if states else state[b, h])
 
@@ -100,8 +123,16 @@ def test_decode_is_the_last_step_of_a_prefill():
     out, new = exact(62, q, k, v, log_decay, beta, state)
     _, before = exact(62, *(x[:, :n_last] for x in (q, k, v, log_decay, beta)), state)
     heads = catalogue.problem(72).module
-    wide = [np.repeat(x[:, n_last], n // x.shape[2], axis=1) for x, n in (
-        (q, heads.N_QK_HEADS), (k, heads.N_QK_HEADS), (v, heads.N_V_HEADS), (log_decay, heads.N_V_HEADS), (beta, heads.N_V_HEADS))]
+    wide = [
+        np.repeat(x[:, n_last], n // x.shape[2], axis=1)
+        for x, n in (
+            (q, heads.N_QK_HEADS),
+            (k, heads.N_QK_HEADS),
+            (v, heads.N_V_HEADS),
+            (log_decay, heads.N_V_HEADS),
+            (beta, heads.N_V_HEADS),
+        )
+    ]
     n_copies = heads.N_V_HEADS // v.shape[2]
     stepped, after = exact(72, *wide, np.repeat(before, n_copies, axis=1))
     close(stepped[:, ::n_copies], out[:, n_last])
@@ -113,8 +144,14 @@ def test_decode_step_is_one_transition():
     out, new = exact(72, *drawn)
     q, k, v, log_decay, beta, state = (f64(x) for x in drawn)
     for h in (0, 1, 31):
-        due, (after,) = walk(unit(q[1, None, h // 2]), unit(k[1, None, h // 2]), v[1, None, h], np.exp(log_decay[1, None, h]),
-                             beta[1, None, h], state[1, h])
+        due, (after,) = walk(
+            unit(q[1, None, h // 2]),
+            unit(k[1, None, h // 2]),
+            v[1, None, h],
+            np.exp(log_decay[1, None, h]),
+            beta[1, None, h],
+            state[1, h],
+        )
         close(out[1, h], due[0] / np.sqrt(128))
         close(new[1, h], after)
 
@@ -124,8 +161,14 @@ def test_draft_tokens_are_repeated_decoding_from_the_accepted_state():
     out, news = exact(73, *drawn)
     for b in range(len(q)):
         for h in (0, 3):
-            due, after = walk(unit(f64(q[b, :, h // 2])), unit(f64(k[b, :, h // 2])), f64(v[b, :, h]),
-                              np.exp(f64(log_decay[b, :, h])), f64(beta[b, :, h]), f64(states[b, n_accepted[b] - 1, h]))
+            due, after = walk(
+                unit(f64(q[b, :, h // 2])),
+                unit(f64(k[b, :, h // 2])),
+                f64(v[b, :, h]),
+                np.exp(f64(log_decay[b, :, h])),
+                f64(beta[b, :, h]),
+                f64(states[b, n_accepted[b] - 1, h]),
+            )
             close(out[b, :, h], due / np.sqrt(128))
             close(news[b, :, h], after)
     assert set(n_accepted.tolist()) <= {1, 2, 3, 4} and len(set(n_accepted.tolist())) > 1
@@ -209,13 +252,15 @@ def test_wkv_is_a_weighted_mean_of_the_past_by_log_weights():
     held = state[:, 1] > 0
     with np.errstate(divide="ignore"):
         first = np.where(held, state[:, 2] + np.log(state[:, 1]), -np.inf)
-    values = np.concatenate((np.divide(state[:, 0], state[:, 1], where=held, out=np.zeros_like(first))[:, None], v), axis=1)
+    values = np.concatenate(
+        (np.divide(state[:, 0], state[:, 1], where=held, out=np.zeros_like(first))[:, None], v), axis=1
+    )
     for t in range(n_tokens):
         ages = np.append(t, np.arange(t - 1, -1, -1))
         logs = np.concatenate((first[:, None], k[:, :t]), axis=1) + ages[:, None] * decay
         logs = np.concatenate((logs, (k[:, t] + bonus)[:, None]), axis=1)
         weights = np.exp(logs - logs.max(1, keepdims=True))
-        due = (weights * values[:, :t + 2]).sum(1) / weights.sum(1)
+        due = (weights * values[:, : t + 2]).sum(1) / weights.sum(1)
         close(out[:, t, ::17], due)
     assert not state[0, :2].any() and (out[0, 0] == f64(drawn[1])[0, 0]).all()
     assert f64(drawn[0]).max() > 90, "an exponential without the running maximum overflows float32"
@@ -230,7 +275,7 @@ def hyena_by_sums(drawn: tuple, kind: type) -> np.ndarray:
     u, short, short_bias, long, long_bias = (np.asarray(x).astype(kind) for x in drawn)
     n_tokens, n_channels = u.shape[-1], len(long)
     late = np.pad(u, ((0, 0), (0, 0), (2, 0)))
-    z = sum(short[:, i, None] * late[..., i:i + n_tokens] for i in range(3)) + short_bias[:, None]
+    z = sum(short[:, i, None] * late[..., i : i + n_tokens] for i in range(3)) + short_bias[:, None]
     x0, x1, v = np.split(z, 3, axis=1)
     gated = v * x1
     mixed = np.zeros_like(gated)
@@ -261,8 +306,21 @@ def test_a_sequence_cut_short_gives_the_start_of_the_whole_one(number, n_tokens)
     close(cut, whole[:, :n_tokens])
 
 
-@pytest.mark.parametrize("number, written, axis", [(62, 2, 1), (63, 0, 1), (64, 0, 1), (65, 0, 2), (66, 0, 1), (67, 0, 2),
-                                                   (68, 2, 1), (69, 2, 1), (70, 2, 1), (74, 2, 1)])
+@pytest.mark.parametrize(
+    "number, written, axis",
+    [
+        (62, 2, 1),
+        (63, 0, 1),
+        (64, 0, 1),
+        (65, 0, 2),
+        (66, 0, 1),
+        (67, 0, 2),
+        (68, 2, 1),
+        (69, 2, 1),
+        (70, 2, 1),
+        (74, 2, 1),
+    ],
+)
 def test_no_token_reads_what_a_later_one_writes(number, written, axis):
     drawn = list(inputs(number))
     before = np.moveaxis(f64(exact(number, *drawn)[0]), axis, 0)

@@ -27,11 +27,13 @@ def silu(x):
 
 def gelu_tanh(x):
     """The tanh form through the logistic function, safe for complex numbers."""
-    return x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+    return x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
 def standardised(x, eps):
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(((x - x.mean(-1, keepdims=True)) ** 2).mean(-1, keepdims=True) + eps)
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(
+        ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1, keepdims=True) + eps
+    )
 
 
 def test_patch_merger_is_a_sum_over_the_four_places_of_a_window():
@@ -56,7 +58,7 @@ def test_gelu_feed_forward_through_the_logistic_function():
 
 def test_global_response_norm_compares_channels_within_one_picture():
     x, w1, b1, gamma, beta, w2, b2 = (f64(v) for v in inputs(30))
-    out, = exact(30, x, w1, b1, gamma, beta, w2, b2)
+    (out,) = exact(30, x, w1, b1, gamma, beta, w2, b2)
     for picture in range(len(x)):
         a = x[picture] @ w1.T + b1
         h = a * special.ndtr(a)
@@ -66,8 +68,8 @@ def test_global_response_norm_compares_channels_within_one_picture():
 
 def test_group_norm_is_a_standard_score_within_each_group():
     x, gamma, beta = (f64(v) for v in inputs(31))
-    x[1, 20:30] = 7                                              # group 2 of picture 1 holds equal values
-    y, = exact(31, x, gamma, beta)
+    x[1, 20:30] = 7  # group 2 of picture 1 holds equal values
+    (y,) = exact(31, x, gamma, beta)
     for picture, group in ((0, 0), (1, 31), (0, 15)):
         channels = slice(group * 10, group * 10 + 10)
         values = x[picture, channels]
@@ -117,7 +119,9 @@ def slope(forward, values, which, direction, grad):
 BACKWARD = {34: (swiglu, (0, 1, 2, 3), 4, 0), 35: (kokoro, (0, 1, 2, 3, 4, 5), 6, 1), 37: (step1x, (0, 1, 2, 3), 4, 1)}
 
 
-@pytest.mark.parametrize("number, which", [(n, i) for n, n_grads in ((34, 4), (35, 7), (37, 5)) for i in range(n_grads)])
+@pytest.mark.parametrize(
+    "number, which", [(n, i) for n, n_grads in ((34, 4), (35, 7), (37, 5)) for i in range(n_grads)]
+)
 def test_backward_is_the_complex_step_derivative_of_the_forward_pass(number, which):
     forward, places, grad_place, n_shifts = BACKWARD[number]
     drawn = [f64(v) for v in inputs(number)]
@@ -156,7 +160,7 @@ def test_embedding_backward_sums_repeats_and_leaves_absent_tokens_at_zero():
     assert counts.max() > 16 and (counts == 0).any(), "the draw must hold long repeats and absent tokens"
     one_by_one = np.zeros(table.shape)
     for place, token in enumerate(tokens):
-        one_by_one[token] += exact(43, tokens[place:place + 1], table, weight, grad_y[place:place + 1])[0][token]
+        one_by_one[token] += exact(43, tokens[place : place + 1], table, weight, grad_y[place : place + 1])[0][token]
     close(grad_table, one_by_one)
     assert not grad_table[counts == 0].any()
 
@@ -176,7 +180,7 @@ def test_head_norm_gives_every_head_a_known_length(number):
 
 def test_adaln_modulates_each_picture_by_its_own_condition():
     x, cond, w_mod, b_mod, w_out, b_out = (f64(v) for v in inputs(39))
-    out, = exact(39, x, cond, w_mod, b_mod, w_out, b_out)
+    (out,) = exact(39, x, cond, w_mod, b_mod, w_out, b_out)
     scale_w, shift_w = np.split(w_mod, 2)
     scale_b, shift_b = np.split(b_mod, 2)
     for picture in range(len(x)):
@@ -187,24 +191,29 @@ def test_adaln_modulates_each_picture_by_its_own_condition():
 
 def test_stream_collapse_gives_every_stream_the_length_of_the_first():
     streams, w = (f64(v) for v in inputs(40))
-    streams[2, 3] = 0                                            # a token whose second projection vanishes
-    out, = exact(40, streams, w)
+    streams[2, 3] = 0  # a token whose second projection vanishes
+    (out,) = exact(40, streams, w)
     length = np.linalg.norm(streams[0], axis=-1, keepdims=True)
     due = streams[0].copy()
     for stream, projection in zip(streams[1:], w, strict=True):
         p = stream @ projection.T
-        due += length * np.divide(p, np.linalg.norm(p, axis=-1, keepdims=True), out=np.zeros_like(p), where=p.any(-1)[:, None])
+        due += length * np.divide(
+            p, np.linalg.norm(p, axis=-1, keepdims=True), out=np.zeros_like(p), where=p.any(-1)[:, None]
+        )
     close(out, due / 4)
 
 
 def test_shifted_embedding_takes_the_token_after_each_place():
     tokens, following, table, hidden, embed_weight, hidden_weight = inputs(42)
-    out, = exact(42, tokens, following, table, hidden, embed_weight, hidden_weight)
+    (out,) = exact(42, tokens, following, table, hidden, embed_weight, hidden_weight)
     n_seqs, n_tokens = tokens.shape
     for b in range(n_seqs):
         for t in range(n_tokens):
             token = following[b] if t == n_tokens - 1 else tokens[b, t + 1]
-            both = rms_normed(f64(table[token]), 1e-6) * f64(embed_weight), rms_normed(f64(hidden[b, t]), 1e-6) * f64(hidden_weight)
+            both = (
+                rms_normed(f64(table[token]), 1e-6) * f64(embed_weight),
+                rms_normed(f64(hidden[b, t]), 1e-6) * f64(hidden_weight),
+            )
             close(out[b, t], np.concatenate(both))
 
 

@@ -36,7 +36,7 @@ def group_limited(logits, bias):
     """Chosen experts and weights of one token: 8 groups of 32, best 4 by the sum of their best two, best 8 of those."""
     score = expit(logits)
     biased = score + bias
-    worth = [sum(sorted(biased[g * 32:g * 32 + 32])[-2:]) for g in range(8)]
+    worth = [sum(sorted(biased[g * 32 : g * 32 + 32])[-2:]) for g in range(8)]
     among = sorted(e for g in best(worth, 4) for e in range(g * 32, g * 32 + 32))
     ids = best(biased, 8, among)
     return ids, 2.5 * score[ids] / score[ids].sum()
@@ -47,13 +47,13 @@ def fp8(codes, scales, block):
     values = f64(codes.view(ml_dtypes.float8_e4m3fn))
     for i in range(scales.shape[0]):
         for j in range(scales.shape[1]):
-            values[i * block[0]:(i + 1) * block[0], j * block[1]:(j + 1) * block[1]] *= scales[i, j]
+            values[i * block[0] : (i + 1) * block[0], j * block[1] : (j + 1) * block[1]] *= scales[i, j]
     return values
 
 
 def test_grouped_routing_and_fp8_experts_one_token_at_a_time():
     logits, bias, x, x_scale, w13, w13_scale, w2, w2_scale = inputs(44)
-    out, = exact(44, logits, bias, x, x_scale, w13, w13_scale, w2, w2_scale)
+    (out,) = exact(44, logits, bias, x, x_scale, w13, w13_scale, w2, w2_scale)
     values, due = fp8(x, f64(x_scale), (1, 128)), np.zeros(out.shape)
     experts = [(fp8(w13[e], f64(w13_scale[e]), (128, 128)), fp8(w2[e], f64(w2_scale[e]), (128, 128))) for e in range(8)]
     n_local = np.zeros(len(x), int)
@@ -90,7 +90,7 @@ def test_where_everything_ties_the_lowest_groups_and_experts_are_chosen(number):
 
 def test_a_group_is_worth_its_best_two_not_its_best():
     bias = np.zeros(256, np.float32)
-    bias[0], bias[[32, 33, 64, 65, 96, 97, 128, 129]] = 0.5, 0.4           # group 0 holds the best expert and no second one
+    bias[0], bias[[32, 33, 64, 65, 96, 97, 128, 129]] = 0.5, 0.4  # group 0 holds the best expert and no second one
     ids, _ = catalogue.problem(44).module.route(np, np.zeros((1, 256), np.float32), bias)
     assert list(ids[0]) == [32, 33, 64, 65, 96, 97, 128, 129]
 
@@ -158,13 +158,15 @@ def mlp(x, gate, up, down):
 
 def test_correction_bias_moves_the_choice_and_not_the_weights():
     x, w_router, bias, gate, up, down, s_gate, s_up, s_down = (f64(v) for v in inputs(47))
-    out, = exact(47, x, w_router, bias, gate, up, down, s_gate, s_up, s_down)
+    (out,) = exact(47, x, w_router, bias, gate, up, down, s_gate, s_up, s_down)
     n_moved = 0
     for t in range(len(x)):
         p = np.exp(log_softmax(w_router @ x[t]))
         ids = best(p + bias, 6)
         n_moved += set(ids) != set(best(p, 6))
-        due = mlp(x[t], s_gate, s_up, s_down) + sum(p[e] / p[ids].sum() * mlp(x[t], gate[e], up[e], down[e]) for e in ids)
+        due = mlp(x[t], s_gate, s_up, s_down) + sum(
+            p[e] / p[ids].sum() * mlp(x[t], gate[e], up[e], down[e]) for e in ids
+        )
         np.testing.assert_allclose(out[t], due, rtol=0, atol=1e-9 * np.abs(out).max())
     assert n_moved, "the bias decides nowhere"
 
@@ -179,8 +181,8 @@ def test_corrected_ties_go_to_the_lower_index():
 
 def test_ten_experts_and_a_gated_shared_one_token_at_a_time():
     x, w_router, gate, up, down, s_gate, s_up, s_down, w_shared = (f64(v) for v in inputs(48))
-    x[0] = 1e-3                                                    # a small token, for which a zero one would show nothing
-    out, = exact(48, x, w_router, gate, up, down, s_gate, s_up, s_down, w_shared)
+    x[0] = 1e-3  # a small token, for which a zero one would show nothing
+    (out,) = exact(48, x, w_router, gate, up, down, s_gate, s_up, s_down, w_shared)
     for t in range(len(x)):
         p = np.exp(log_softmax(w_router @ x[t]))
         ids = best(p, 10)
@@ -233,14 +235,16 @@ def test_experts_of_other_ranks_and_idle_ones_have_no_gradient():
     ids = drawn[1]
     grad_x, grad_weights, *grad_experts = exact(50, *drawn)
     local = (ids >= 16) & (ids < 24)
-    assert not (ids == 19).any() and not local.any(-1).all(), "the draw must hold an idle expert and a token without any"
+    assert not (ids == 19).any() and not local.any(-1).all(), (
+        "the draw must hold an idle expert and a token without any"
+    )
     assert not grad_weights[~local].any() and not grad_x[~local.any(-1)].any()
     assert all(not grad[3].any() and grad[2].any() for grad in grad_experts)
 
 
 def test_clamped_experts_with_biases_one_token_at_a_time():
     x, w_router, b_router, w_in, b_in, w_out, b_out = (f64(v) for v in inputs(51))
-    out, = exact(51, x, w_router, b_router, w_in, b_in, w_out, b_out)
+    (out,) = exact(51, x, w_router, b_router, w_in, b_in, w_out, b_out)
     n_clamped = 0
     for t in range(len(x)):
         z = w_router @ x[t] + b_router

@@ -55,7 +55,7 @@ def test_total_keeps_or_drops_the_axis_like_numpy(mode, axis):
 
 
 def test_anchor_never_rounds_and_a_mode_ends_with_its_block():
-    value = np.array([1 + 2.0 ** -20])
+    value = np.array([1 + 2.0**-20])
     with precision.computing("anchor"):
         assert precision.narrow(value, "bf16")[0] == value[0]
     assert precision.narrow(value, "bf16")[0] == 1

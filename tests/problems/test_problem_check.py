@@ -50,22 +50,28 @@ def test_a_sound_problem_has_no_faults(tmp_path):
     assert broken(tmp_path, "a test", "a test").faults == ()
 
 
-@pytest.mark.parametrize("old, new, fault", [
-    ("x = x[:, ::2]", "x *= 1.5", "changes its inputs"),
-    ("rng.standard_normal(", "xp.random.default_rng().standard_normal(", "one seed draws two"),
-    ("rng.standard_normal((n, 1024), dtype=xp.float32) * rng.random((n, 1), dtype=xp.float32)",
-     "xp.arange(8192, dtype=xp.float32).reshape(8, 1024)", "two seeds draw the same"),
-    ('"small": {"n": 8}', '"small": {"n": 8, "scale": 0.5}', "plain integers"),
-    ("* 2048", "* 0", "not positive"),
-    ("1 << 16", "1 << 6", "ms are due"),
-    ("x * x, keepdims", "x * x * 0, keepdims", "zeros passes"),
-    ("1024), dtype", "4), dtype", "half_accumulation passes"),
-    ("precision.total(xp, x * x, keepdims=False)", "(x * x).sum(axis=1)", "half_accumulation passes"),
-    ('("bf16",)', '("f32",)', "breaks its own contract"),
-    ("x = x[:, ::2]", "x = xp.roll(x, 1, axis=1)", "axis_shift passes"),
-    ("x * x, keepdims=False", "(x * x - x * x) / 0, keepdims=False", "breaks its own contract"),
-    ("SOURCE, INVARIANT", "SOURCES, INVARIANT", "SOURCE is missing"),
-])
+@pytest.mark.parametrize(
+    "old, new, fault",
+    [
+        ("x = x[:, ::2]", "x *= 1.5", "changes its inputs"),
+        ("rng.standard_normal(", "xp.random.default_rng().standard_normal(", "one seed draws two"),
+        (
+            "rng.standard_normal((n, 1024), dtype=xp.float32) * rng.random((n, 1), dtype=xp.float32)",
+            "xp.arange(8192, dtype=xp.float32).reshape(8, 1024)",
+            "two seeds draw the same",
+        ),
+        ('"small": {"n": 8}', '"small": {"n": 8, "scale": 0.5}', "plain integers"),
+        ("* 2048", "* 0", "not positive"),
+        ("1 << 16", "1 << 6", "ms are due"),
+        ("x * x, keepdims", "x * x * 0, keepdims", "zeros passes"),
+        ("1024), dtype", "4), dtype", "half_accumulation passes"),
+        ("precision.total(xp, x * x, keepdims=False)", "(x * x).sum(axis=1)", "half_accumulation passes"),
+        ('("bf16",)', '("f32",)', "breaks its own contract"),
+        ("x = x[:, ::2]", "x = xp.roll(x, 1, axis=1)", "axis_shift passes"),
+        ("x * x, keepdims=False", "(x * x - x * x) / 0, keepdims=False", "breaks its own contract"),
+        ("SOURCE, INVARIANT", "SOURCES, INVARIANT", "SOURCE is missing"),
+    ],
+)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_broken_problem_is_named(tmp_path, old, new, fault):
     assert any(fault in found for found in broken(tmp_path, old, new).faults), broken(tmp_path, old, new).faults
@@ -73,7 +79,7 @@ def test_a_broken_problem_is_named(tmp_path, old, new, fault):
 
 def test_an_output_that_hangs_on_the_order_of_sums_is_named(tmp_path):
     path = tmp_path / "01_order.py"
-    total = 'precision.total(xp, x * x, keepdims=False)'
+    total = "precision.total(xp, x * x, keepdims=False)"
     text = SOUND.replace(f'precision.narrow({total}, "bf16")', f"xp.floor({total} * 2 ** 16).astype(xp.int64)")
     path.write_text(text.replace('("bf16",)', '("i64",)'), "utf-8")
     found = problem_check.quality(catalogue.Problem(1, "order", f"t_{tmp_path.name}", path))
@@ -81,7 +87,7 @@ def test_an_output_that_hangs_on_the_order_of_sums_is_named(tmp_path):
 
 
 def test_shapes_that_change_between_draws_are_named(tmp_path):
-    found = broken(tmp_path, '(n, 1024)', '(n, 1000 + int(rng.integers(0, 1000)))')
+    found = broken(tmp_path, "(n, 1024)", "(n, 1000 + int(rng.integers(0, 1000)))")
     assert "shapes or types differ between draws" in found.faults
 
 

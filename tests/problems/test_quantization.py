@@ -26,9 +26,9 @@ def through_fp8(x) -> np.ndarray:
     """`x` [n, k] rounded to e4m3 with one scale for 128 columns, group by group."""
     out = np.empty(x.shape)
     for i in range(0, x.shape[1], 128):
-        part = f64(x[:, i:i + 128])
+        part = f64(x[:, i : i + 128])
         scale = np.abs(part).max(1, keepdims=True) / 448
-        out[:, i:i + 128] = rounded(part / scale, ml_dtypes.float8_e4m3fn) * scale
+        out[:, i : i + 128] = rounded(part / scale, ml_dtypes.float8_e4m3fn) * scale
     return out
 
 
@@ -36,10 +36,10 @@ def through_fp4(x, unit: float) -> np.ndarray:
     """`x` [n, k] rounded to nvfp4, block by block."""
     out = np.zeros(x.shape)
     for i in range(0, x.shape[1], 16):
-        part = f64(x[:, i:i + 16])
+        part = f64(x[:, i : i + 16])
         scale = rounded(np.abs(part).max(1, keepdims=True) / 6 / unit, ml_dtypes.float8_e4m3fn) * unit
         ratio = np.divide(part, scale, out=np.zeros_like(part), where=scale > 0)
-        out[:, i:i + 16] = rounded(ratio, ml_dtypes.float4_e2m1fn) * scale
+        out[:, i : i + 16] = rounded(ratio, ml_dtypes.float4_e2m1fn) * scale
     return out
 
 
@@ -48,7 +48,7 @@ def blocks(codes, scale) -> np.ndarray:
     out = fp8(codes)
     for r in range(scale.shape[0]):
         for c in range(scale.shape[1]):
-            out[r * 128:(r + 1) * 128, c * 128:(c + 1) * 128] *= np.float64(scale[r, c])
+            out[r * 128 : (r + 1) * 128, c * 128 : (c + 1) * 128] *= np.float64(scale[r, c])
     return out
 
 
@@ -66,9 +66,9 @@ def test_fp8_gate_and_up_sum_block_by_block():
     x, x_scale, gate_w, up_w, gate_scale, up_scale = drawn = inputs(53)
     for got, w, scale in zip(exact(53, *drawn), (gate_w, up_w), (gate_scale, up_scale), strict=True):
         due = np.zeros((x.shape[0], w.shape[0]))
-        for c in range(x.shape[1] // 128):           # codes are multiplied first, scales come to each partial sum
+        for c in range(x.shape[1] // 128):  # codes are multiplied first, scales come to each partial sum
             part = slice(c * 128, (c + 1) * 128)
-            due += (fp8(x[:, part]) @ fp8(w[:, part]).T) * f64(x_scale[:, c:c + 1]) * f64(scale[:, c]).repeat(128)
+            due += (fp8(x[:, part]) @ fp8(w[:, part]).T) * f64(x_scale[:, c : c + 1]) * f64(scale[:, c]).repeat(128)
         close(got, due)
 
 
@@ -78,7 +78,7 @@ def test_qkv_projection_norms_queries_and_keys_but_not_values():
     y = (through_fp8(x) @ blocks(w, w_scale).T).reshape(len(x), 6, 128)
 
     def norm(y, weight):
-        return y / np.sqrt((y ** 2).mean(-1, keepdims=True) + 1e-6) * f64(weight)
+        return y / np.sqrt((y**2).mean(-1, keepdims=True) + 1e-6) * f64(weight)
 
     close(q, norm(y[:, :4], q_weight))
     close(k, norm(y[:, 4:5], k_weight))
@@ -102,7 +102,7 @@ def test_latent_compression_ends_in_codes_of_the_normed_latent():
     codes, k_pe = exact(56, *drawn)
     y = (fp8(x) * f64(x_scale).repeat(128, axis=1)) @ blocks(w, w_scale).T
     c = y[:, :512]
-    c = c / np.sqrt((c ** 2).mean(1, keepdims=True) + 1e-6) * f64(norm_weight) / np.float64(latent_scale[0])
+    c = c / np.sqrt((c**2).mean(1, keepdims=True) + 1e-6) * f64(norm_weight) / np.float64(latent_scale[0])
     assert np.abs(c).max() < 448
     np.testing.assert_array_equal(codes, nearest(c, ml_dtypes.float8_e4m3fn))
     close(k_pe, y[:, 512:])
@@ -118,8 +118,9 @@ def test_attention_block_query_by_query():
     rotary = (qkv[..., :64] + 1j * qkv[..., 64:]) * turn[:, None]
     turned = np.concatenate((rotary.real, rotary.imag), axis=-1)
     turned[:, :4] /= np.sqrt(128)
-    mixed = np.array([[softmax_mix(turned[:i + 1, 4] @ turned[i, h], qkv[:i + 1, 5])[0] for h in range(4)]
-                      for i in range(n)])
+    mixed = np.array(
+        [[softmax_mix(turned[: i + 1, 4] @ turned[i, h], qkv[: i + 1, 5])[0] for h in range(4)] for i in range(n)]
+    )
     due = through_fp4(mixed.reshape(n, hidden), np.float64(a_unit[0])) @ nvfp4(o_w, o_scale, o_unit).T
     close(out[b], due)
 
@@ -130,9 +131,9 @@ def test_attention_scores_and_their_sum():
     queries, keys = nvfp4(q, q_scale, q_unit), nvfp4(k, k_scale, k_unit)
     for h, i in ((0, 0), (7, 20), (39, 47)):
         row = keys[1, h // 5] @ queries[1, h, i] / np.sqrt(128)
-        close(scores[1, h, i, :i + 1], row[:i + 1])
-        assert np.isneginf(scores[1, h, i, i + 1:]).all()
-        close(lse[1, h, i], softmax_mix(row[:i + 1], np.zeros((i + 1, 1)))[1])
+        close(scores[1, h, i, : i + 1], row[: i + 1])
+        assert np.isneginf(scores[1, h, i, i + 1 :]).all()
+        close(lse[1, h, i], softmax_mix(row[: i + 1], np.zeros((i + 1, 1)))[1])
 
 
 def test_nvfp4_output_projection_adds_the_residual():
@@ -144,7 +145,7 @@ def test_nvfp4_output_projection_adds_the_residual():
 def test_mamba_output_gates_before_it_norms_by_groups():
     y, z, norm_weight, w, w_scale, w_unit, x_unit = drawn = inputs(60)
     g = f64(y) * f64(z) * (0.5 + 0.5 * np.tanh(f64(z) / 2))
-    parts = [part / np.sqrt((part ** 2).mean(1, keepdims=True) + 1e-5) for part in np.split(g, 8, axis=1)]
+    parts = [part / np.sqrt((part**2).mean(1, keepdims=True) + 1e-5) for part in np.split(g, 8, axis=1)]
     x = np.concatenate(parts, axis=1)
     due = through_fp4(x * f64(norm_weight), np.float64(x_unit[0])) @ nvfp4(w, w_scale, w_unit).T
     close(exact(60, *drawn)[0], due)

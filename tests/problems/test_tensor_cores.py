@@ -8,12 +8,21 @@ from problems import tensor_cores
 BASE = np.arange(4 * 6 * 8, dtype=np.float16).reshape(4, 6, 8)
 
 VIEWS = {
-    "dense": BASE, "transposed": BASE.transpose(0, 2, 1), "heads of tokens": BASE.transpose(1, 0, 2),
-    "keys of heads": BASE.transpose(1, 2, 0), "scattered": BASE.transpose(2, 0, 1), "sliced columns": BASE[:, :, 2:5],
-    "sliced rows": BASE[:, 1::2], "every other column": BASE[:, :, ::2], "one row": BASE[:, 2:3],
-    "one column": BASE[:, :, 3:4], "one row of a transposed": BASE.transpose(0, 2, 1)[:, 2:3],
-    "backwards": BASE[:, ::-1], "repeated": np.broadcast_to(BASE[1], (3, 6, 8)),
-    "repeated rows": np.broadcast_to(BASE[:, :1], (4, 5, 8)), "one matrix": BASE[2:3],
+    "dense": BASE,
+    "transposed": BASE.transpose(0, 2, 1),
+    "heads of tokens": BASE.transpose(1, 0, 2),
+    "keys of heads": BASE.transpose(1, 2, 0),
+    "scattered": BASE.transpose(2, 0, 1),
+    "sliced columns": BASE[:, :, 2:5],
+    "sliced rows": BASE[:, 1::2],
+    "every other column": BASE[:, :, ::2],
+    "one row": BASE[:, 2:3],
+    "one column": BASE[:, :, 3:4],
+    "one row of a transposed": BASE.transpose(0, 2, 1)[:, 2:3],
+    "backwards": BASE[:, ::-1],
+    "repeated": np.broadcast_to(BASE[1], (3, 6, 8)),
+    "repeated rows": np.broadcast_to(BASE[:, :1], (4, 5, 8)),
+    "one matrix": BASE[2:3],
 }
 
 
@@ -21,7 +30,7 @@ def read_back(x: np.ndarray, operation: int, leading: int, step: int, shape: tup
     """The [batch, r, c] matrix that cuBLAS takes from `x`'s memory: column-major, then transposed if so told."""
     batch, rows, columns = shape
     item = x.itemsize
-    height, width = (columns, rows) if operation == 0 else (rows, columns)      # by columns, [r, c] by rows is [c, r]
+    height, width = (columns, rows) if operation == 0 else (rows, columns)  # by columns, [r, c] by rows is [c, r]
     strides = (step * item, item, leading * item)
     seen = np.lib.stride_tricks.as_strided(x, (batch, height, width), strides, writeable=False)
     return seen.transpose(0, 2, 1) if operation == 0 else seen

@@ -27,7 +27,7 @@ def test_every_plugin_has_the_whole_of_its_interface():
     assert {"cutedsl", "tirx", "numba", "triton"} <= set(dsls.names())
     for name in dsls.names():
         plugin = dsls.plugin(name)
-        assert plugin.NAME == name and plugin.__doc__
+        assert name == plugin.NAME and plugin.__doc__
         assert set(plugin.devices) <= {"cuda", "cpu"} and plugin.devices
         for part in ("versions", "missing", "environment", "owns", "load", "install_hooks"):
             assert callable(getattr(plugin, part))
@@ -40,10 +40,17 @@ def test_an_unknown_dsl_is_a_users_mistake(name):
         dsls.plugin(name)
 
 
-@pytest.mark.parametrize("kernel, owner", [
-    ("kernel_cutlass_norm_kernel_ptrbf16gmem", "cutedsl"), ("add_rmsnorm_kernel", "tirx"), ("main_kernel_1", "tirx"),
-    ("cupy_add__float32_float32", None), ("nvjet_sm90_tst_128x256", None), ("kernel", None),
-])
+@pytest.mark.parametrize(
+    "kernel, owner",
+    [
+        ("kernel_cutlass_norm_kernel_ptrbf16gmem", "cutedsl"),
+        ("add_rmsnorm_kernel", "tirx"),
+        ("main_kernel_1", "tirx"),
+        ("cupy_add__float32_float32", None),
+        ("nvjet_sm90_tst_128x256", None),
+        ("kernel", None),
+    ],
+)
 def test_kernels_are_owned_by_one_of_the_pair_at_most(kernel, owner):
     assert [name for name in ("cutedsl", "tirx") if dsls.plugin(name).owns(kernel)] == ([owner] if owner else [])
 
@@ -68,18 +75,26 @@ def test_hooks_count_calls_and_hold_them_back(dsl, file):
     assert held.fault is not None or not np.allclose(held.outputs[0], due * 3, rtol=1e-2)
 
 
-@pytest.mark.parametrize("dsl, file", [("cutedsl", "row_norm_cutedsl.py"), ("tirx", "row_norm_tirx_cuda.py"), ("numba", "row_norm_numba.py")])
+@pytest.mark.parametrize(
+    "dsl, file", [("cutedsl", "row_norm_cutedsl.py"), ("tirx", "row_norm_tirx_cuda.py"), ("numba", "row_norm_numba.py")]
+)
 def test_compile_only_compiles_a_real_kernel_without_a_gpu(dsl, file):
     need(dsl)
     verdict = evaluate(ROW_NORM, dsl, KERNELS / file, compile_only=True, timeout_s=90)
     assert verdict.compiled and verdict.n_kernels_compiled >= 1 and not verdict.passed
 
 
-@pytest.mark.parametrize("text, words", [
-    ("def solve(x):\n    return x\n", "no `build`"),
-    ("def solve(x):\n    return x\ndef build():\n    raise ValueError('no such layout')\n", "ValueError: no such layout"),
-    ("def solve(x):\n    return x\ndef build():\n    return []\n", "no kernel"),
-])
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("def solve(x):\n    return x\n", "no `build`"),
+        (
+            "def solve(x):\n    return x\ndef build():\n    raise ValueError('no such layout')\n",
+            "ValueError: no such layout",
+        ),
+        ("def solve(x):\n    return x\ndef build():\n    return []\n", "no kernel"),
+    ],
+)
 def test_compile_only_names_what_does_not_compile(tmp_path, text, words):
     need("numba")
     kernel = tmp_path / "kernel.py"

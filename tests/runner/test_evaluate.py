@@ -55,23 +55,34 @@ def test_the_other_half_of_the_processors_pair_passes():
     assert verdict.passed, verdict.reason
 
 
-@pytest.mark.parametrize("text, stage, words", [
-    (b"#" * (contract.MAX_KERNEL_BYTES + 1), "load", "oversized"),
-    (b"\xff\xfe\x00", "load", "unreadable"),
-    ("def solve(x, w:\n", "load", "SyntaxError"),
-    ("import no_such_module\n", "load", "ModuleNotFoundError"),
-    ("x = 1\n", "load", "no `solve`"),
-    ("solve = 3\n", "load", "no `solve`"),
-    ("import sys\nsys.exit(0)\n", "load", "SystemExit"),
-    ("import os\nos._exit(0)\n", "load", "the child is gone: it left with exit status 0"),
-    ("import os\nos.abort()\n", "load", "the child is gone: it was ended by SIG"),
-    ("def build():\n    raise RuntimeError('bad tile')\ndef solve(x, w):\n    return x\n", "compile", "RuntimeError: bad tile"),
-    ("def solve(x, w):\n    raise KeyError('k')\n", "correctness", "KeyError"),
-    ("def solve(x):\n    return x\n", "correctness", "TypeError"),
-    ("def solve(x, w):\n    return None\n", "correctness", "plain numpy.ndarray is due"),
-    ("def solve(x, w):\n    return [[1.0]]\n", "correctness", "plain numpy.ndarray is due"),
-    ("class Bad(Exception):\n    def __str__(self):\n        raise SystemExit\ndef solve(x, w):\n    raise Bad\n", "correctness", "Bad"),
-])
+@pytest.mark.parametrize(
+    "text, stage, words",
+    [
+        (b"#" * (contract.MAX_KERNEL_BYTES + 1), "load", "oversized"),
+        (b"\xff\xfe\x00", "load", "unreadable"),
+        ("def solve(x, w:\n", "load", "SyntaxError"),
+        ("import no_such_module\n", "load", "ModuleNotFoundError"),
+        ("x = 1\n", "load", "no `solve`"),
+        ("solve = 3\n", "load", "no `solve`"),
+        ("import sys\nsys.exit(0)\n", "load", "SystemExit"),
+        ("import os\nos._exit(0)\n", "load", "the child is gone: it left with exit status 0"),
+        ("import os\nos.abort()\n", "load", "the child is gone: it was ended by SIG"),
+        (
+            "def build():\n    raise RuntimeError('bad tile')\ndef solve(x, w):\n    return x\n",
+            "compile",
+            "RuntimeError: bad tile",
+        ),
+        ("def solve(x, w):\n    raise KeyError('k')\n", "correctness", "KeyError"),
+        ("def solve(x):\n    return x\n", "correctness", "TypeError"),
+        ("def solve(x, w):\n    return None\n", "correctness", "plain numpy.ndarray is due"),
+        ("def solve(x, w):\n    return [[1.0]]\n", "correctness", "plain numpy.ndarray is due"),
+        (
+            "class Bad(Exception):\n    def __str__(self):\n        raise SystemExit\ndef solve(x, w):\n    raise Bad\n",
+            "correctness",
+            "Bad",
+        ),
+    ],
+)
 def test_a_fault_is_named_with_its_stage(tmp_path, text, stage, words):
     verdict = graded(tmp_path, text)
     assert not verdict.passed and verdict.stage == stage and words in verdict.reason, verdict
@@ -93,8 +104,16 @@ def test_what_a_submission_prints_is_bounded_and_harmless(tmp_path):
     assert len(verdict.stderr_tail) <= 4000 and "\x1b" not in verdict.stderr_tail
 
 
-CHEATS = ("late work in the delivery", "patched clock", "warm-up answers served while timed", "input mutation", "decoy kernel",
-          "forged result", "work in another process", "harness edits")
+CHEATS = (
+    "late work in the delivery",
+    "patched clock",
+    "warm-up answers served while timed",
+    "input mutation",
+    "decoy kernel",
+    "forged result",
+    "work in another process",
+    "harness edits",
+)
 
 
 @pytest.mark.parametrize("name", CHEATS)
@@ -108,7 +127,9 @@ def test_words_in_comments_and_strings_are_no_findings():
     twin = next(k for k in KINDS if k.name == "the problem's own code").twin
     assert tripwires.findings(ast.parse(twin), "numba") == []
     assert tripwires.findings(ast.parse("import os\nos.fork()\nimport numba\n"), "tirx") == [
-        "line 3: numba: another DSL (numba) is imported", "line 2: fork: starts processes"]
+        "line 3: numba: another DSL (numba) is imported",
+        "line 2: fork: starts processes",
+    ]
 
 
 def test_draws_differ_without_a_seed_and_repeat_with_one():
@@ -164,9 +185,19 @@ print(evaluate(problem, "numba", sys.argv[2], device="cuda", size="small", timeo
 @pytest.mark.parametrize("ipc, path", [("1", "ipc"), ("0", "shared memory")])
 def test_the_gpu_branches_run_on_an_imitated_array_library(ipc, path):
     before = set(os.listdir("/dev/shm"))
-    environment = {**os.environ, "MKB_CUDA_IPC": ipc, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/runner/imitation")])}
-    answer = subprocess.run([sys.executable, "-c", IMITATION, str(ROW_NORM.path), str(KERNELS / "row_norm_numba_imitation.py")],
-                            capture_output=True, text=True, env=environment, cwd=ROOT, timeout=150)
+    environment = {
+        **os.environ,
+        "MKB_CUDA_IPC": ipc,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/runner/imitation")]),
+    }
+    answer = subprocess.run(
+        [sys.executable, "-c", IMITATION, str(ROW_NORM.path), str(KERNELS / "row_norm_numba_imitation.py")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+        timeout=150,
+    )
     for name in set(os.listdir("/dev/shm")) - before:
         if name.startswith("imitation-"):
             os.unlink(f"/dev/shm/{name}")

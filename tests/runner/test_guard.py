@@ -12,8 +12,16 @@ OVERHEAD = Overhead(clock_ms=0.02, armed_ms=0.05, delivered_ms=0.03, used_cpu_ms
 
 
 def series(n=50, **changes):
-    usual = dict(parent_ms=0.12, armed_ms=0.05, delivered_ms=0.03, child_ms=0.1, idle_cpu_ms=0.0, used_cpu_ms=0.12,
-                 delivered_cpu_ms=0.01, n_dsl_calls=1)
+    usual = {
+        "parent_ms": 0.12,
+        "armed_ms": 0.05,
+        "delivered_ms": 0.03,
+        "child_ms": 0.1,
+        "idle_cpu_ms": 0.0,
+        "used_cpu_ms": 0.12,
+        "delivered_cpu_ms": 0.01,
+        "n_dsl_calls": 1,
+    }
     return [Call(**{**usual, **changes}) for _ in range(n)]
 
 
@@ -49,12 +57,15 @@ def test_threads_do_not_make_a_kernel_slower_than_the_wall_clock():
     assert guard.trusted_ms(series(1, used_cpu_ms=0.8)[0], OVERHEAD, "cpu") == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("changes, words", [
-    ({"delivered_ms": 0.9}, "after the clock stopped"),
-    ({"armed_ms": 0.9}, "before the clock started"),
-    ({"idle_cpu_ms": 0.5}, "while it should sleep"),
-    ({"n_running": 1}, "in 50 of 50 calls while it should sleep"),
-])
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"delivered_ms": 0.9}, "after the clock stopped"),
+        ({"armed_ms": 0.9}, "before the clock started"),
+        ({"idle_cpu_ms": 0.5}, "while it should sleep"),
+        ({"n_running": 1}, "in 50 of 50 calls while it should sleep"),
+    ],
+)
 def test_work_outside_the_clock_is_refused(changes, words):
     assert words in guard.work_outside_the_clock(series(**changes), OVERHEAD, "cuda")
 
@@ -73,18 +84,22 @@ def test_one_call_without_the_dsl_is_one_too_many():
 class Due:
     def __init__(self, shape, dtype):
         import numpy as np
+
         self.shape, self.dtype = shape, np.dtype(dtype)
 
 
-@pytest.mark.parametrize("claims, words", [
-    ([], "0 outputs"),
-    ([["numpy.ndarray", [2, 3], "float32"], ["numpy.ndarray", [2, 3], "float32"]], "2 outputs"),
-    ([["kernel.Lazy", [2, 3], "float32"]], "plain numpy.ndarray is due"),
-    ([["numpy.ndarray", [3, 2], "float32"]], "shape"),
-    ([["numpy.ndarray", [2, 3], "float64"]], "type float64"),
-    (["nonsense"], "garbled"),
-    ([[1, 2]], "garbled"),
-])
+@pytest.mark.parametrize(
+    "claims, words",
+    [
+        ([], "0 outputs"),
+        ([["numpy.ndarray", [2, 3], "float32"], ["numpy.ndarray", [2, 3], "float32"]], "2 outputs"),
+        ([["kernel.Lazy", [2, 3], "float32"]], "plain numpy.ndarray is due"),
+        ([["numpy.ndarray", [3, 2], "float32"]], "shape"),
+        ([["numpy.ndarray", [2, 3], "float64"]], "type float64"),
+        (["nonsense"], "garbled"),
+        ([[1, 2]], "garbled"),
+    ],
+)
 def test_claims_that_are_not_what_is_due(claims, words):
     assert words in guard.claims_fault(claims, [Due((2, 3), "float32")], "numpy.ndarray")
 
@@ -94,7 +109,12 @@ def test_claims_that_are_what_is_due():
 
 
 def test_device_kernels_are_sorted_by_owner():
-    kernels = [["kernel_cutlass_norm_0", 1000], ["row_norm_kernel", 2000], ["cupy_add__float32", 500], ["void cub::Reduce", 500]]
+    kernels = [
+        ["kernel_cutlass_norm_0", 1000],
+        ["row_norm_kernel", 2000],
+        ["cupy_add__float32", 500],
+        ["void cub::Reduce", 500],
+    ]
     seen = guard.owners(kernels, "cutedsl")
     assert (seen.n_required, seen.n_other_dsl, seen.n_array_library) == (1, 1, 2)
     assert seen.required_ms == pytest.approx(0.001) and seen.total_ms == pytest.approx(0.004)
@@ -111,7 +131,9 @@ def test_no_device_kernel_of_the_dsl_is_refused_and_garbled_records_are_left_out
 def test_code_that_the_dsl_does_not_account_for():
     before = {"/usr/lib/libc.so.6"}
     assert "machine code" in guard.foreign_code(before, before | {"/tmp/scratch/n.so"}, "numba", "/tmp/scratch")
-    assert "another DSL (tirx)" in guard.foreign_code(before, before | {"/x/tvm/lib/libtvm_runtime.so"}, "numba", "/tmp/scratch")
+    assert "another DSL (tirx)" in guard.foreign_code(
+        before, before | {"/x/tvm/lib/libtvm_runtime.so"}, "numba", "/tmp/scratch"
+    )
     assert guard.foreign_code(before, before | {"/usr/lib/libm.so.6"}, "numba", "/tmp/scratch") is None
     assert guard.foreign_code(before, before | {"/tmp/scratch/lib.so"}, "tirx", "/tmp/scratch") is None
 
@@ -124,13 +146,17 @@ def test_a_seal_breaks_on_change_addition_and_removal(tmp_path):
     os.utime(file, ns=(1, 1))
     assert "a.py" in guard.broken_seal(before, guard.seal([tmp_path]))
     (tmp_path / "b.py").write_text("2")
-    assert "b.py" in guard.broken_seal({**before, **{}}, guard.seal([tmp_path])) or "a.py" in guard.broken_seal(before, guard.seal([tmp_path]))
+    assert "b.py" in guard.broken_seal({**before, **{}}, guard.seal([tmp_path])) or "a.py" in guard.broken_seal(
+        before, guard.seal([tmp_path])
+    )
     file.unlink()
     assert guard.broken_seal(before, guard.seal([tmp_path]))
 
 
 def test_changed_settings_are_findings():
-    assert guard.changed_flags({"numpy buffer": 8192}, {"numpy buffer": 16}) == ["setting changed in the child: numpy buffer"]
+    assert guard.changed_flags({"numpy buffer": 8192}, {"numpy buffer": 16}) == [
+        "setting changed in the child: numpy buffer"
+    ]
     assert guard.changed_flags({"numpy buffer": 8192}, {"numpy buffer": 8192}) == []
     assert guard.changed_flags({"numpy buffer": 8192}, "hostile") == []
 

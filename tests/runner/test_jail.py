@@ -31,7 +31,7 @@ def test_closing_a_child_ends_it_and_nobody_else(bystander, wait):
     assert child.process.returncode is not None
     until = time.monotonic() + 5
     while time.monotonic() < until and any(os.path.exists(f"/proc/{pid}") for pid in members):
-        time.sleep(0.01)     # the kernel buries them in its own time
+        time.sleep(0.01)  # the kernel buries them in its own time
     assert not any(os.path.exists(f"/proc/{pid}") for pid in members)
 
 

@@ -30,6 +30,7 @@ def starts(pace, clock, n_tokens):
             await pace.turn(n)
             out.append(clock.t)
         return out
+
     return asyncio.run(go())
 
 
@@ -63,6 +64,7 @@ def test_a_hold_stops_those_who_already_have_a_turn():
         await pace.turn(1)
         pace.hold(30)
         await pace.turn(1)
+
     asyncio.run(go())
     assert clock.t >= 130
 
@@ -80,6 +82,7 @@ def test_a_request_that_might_pass_a_cap_waits_for_those_under_way_and_then_stop
         budget.settle(most, Usage(n_input_tokens=50, n_output_tokens=5), None)
         with pytest.raises(Stopped, match="80 used"):
             await budget.admit(most)
+
     asyncio.run(go())
 
 
@@ -93,7 +96,9 @@ def test_a_released_reservation_counts_nothing():
         budget.admit_now(Estimate(5))
 
 
-@pytest.mark.parametrize("wrong", [{"max_usd": -1}, {"concurrency": 0}, {"max_tokens": float("inf")}, {"timeout_s": float("nan")}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_usd": -1}, {"concurrency": 0}, {"max_tokens": float("inf")}, {"timeout_s": float("nan")}]
+)
 def test_impossible_limits_are_refused(wrong):
     with pytest.raises(UserError):
         Limits(**wrong)
@@ -112,10 +117,23 @@ def test_prices_are_read_and_a_batch_costs_its_factor(tmp_path):
     used = Usage(n_input_tokens=1_000_000, n_output_tokens=500_000)
     assert price.cost_usd(used) == 6.0 and price.cost_usd(used, batch=True) == 3.0
     assert price.cost_usd(Usage(n_requests=1)) is None
-    assert Price(input_usd=1, output_usd=1).cost_usd(Usage(n_input_tokens=10, n_output_tokens=0, n_cached_tokens=4)) == 1e-5
+    assert (
+        Price(input_usd=1, output_usd=1).cost_usd(Usage(n_input_tokens=10, n_output_tokens=0, n_cached_tokens=4))
+        == 1e-5
+    )
 
 
-@pytest.mark.parametrize("text", ["gpt-x: 3", "- a", "gpt-x: {input_usd: cheap, output_usd: 1}", "gpt-x: {input_usd: -1, output_usd: 1}", "a: [", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpt-x: 3",
+        "- a",
+        "gpt-x: {input_usd: cheap, output_usd: 1}",
+        "gpt-x: {input_usd: -1, output_usd: 1}",
+        "a: [",
+        "",
+    ],
+)
 def test_a_price_file_that_is_none_is_one_line(tmp_path, text):
     file = tmp_path / "prices.yaml"
     file.write_text(text)

@@ -24,12 +24,14 @@ def question(text="hello", room=400, seed=None):
 
 def ask(server, *requests, limits=QUICK, price=None):
     """Replies to some questions, with the client that asked them."""
+
     async def go():
         client = Client("tiny", limits, base_url=server.url, price=price)
         try:
             return await asyncio.gather(*(client.ask(r) for r in requests)), client
         finally:
             await client.close()
+
     return asyncio.run(go())
 
 
@@ -43,9 +45,19 @@ def key(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
-@pytest.mark.parametrize("trouble, name", [("429:0.05", "429"), ("429", "429"), ("500", "500"), ("502", "502"),
-                                           ("503", "503"), ("reset", "connection"), ("html", "broken body"),
-                                           ("no-choices", "broken body")])
+@pytest.mark.parametrize(
+    "trouble, name",
+    [
+        ("429:0.05", "429"),
+        ("429", "429"),
+        ("500", "500"),
+        ("502", "502"),
+        ("503", "503"),
+        ("reset", "connection"),
+        ("html", "broken body"),
+        ("no-choices", "broken body"),
+    ],
+)
 def test_a_transient_failure_is_sent_again_and_named(trouble, name):
     with Server(once(trouble)) as server:
         (reply,), client = ask(server, question())
@@ -95,16 +107,26 @@ def test_an_answer_that_never_ends_is_unscored_with_what_was_said():
     assert reply.unscored == "truncated: no end within 400 tokens" and reply.raw and not reply.failure
 
 
-@pytest.mark.parametrize("trouble, reason", [("refusal", "refused"), ("filter", "filtered"), ("empty", "empty answer"),
-                                             ("400", "server refused the question: 400"), ("413", "server refused the question: 413")])
+@pytest.mark.parametrize(
+    "trouble, reason",
+    [
+        ("refusal", "refused"),
+        ("filter", "filtered"),
+        ("empty", "empty answer"),
+        ("400", "server refused the question: 400"),
+        ("413", "server refused the question: 413"),
+    ],
+)
 def test_what_is_no_answer_is_unscored_and_not_sent_again(trouble, reason):
     with Server(lambda body, n: trouble) as server:
         (reply,), _ = ask(server, question())
     assert reply.unscored.startswith(reason) and reply.text is None and len(server.bodies) == 1
 
 
-@pytest.mark.parametrize("refuse, mode, n_more", [((), "json_schema", 0), (("json_schema",), "json_object", 1),
-                                                  (("json_schema", "json_object"), "text", 2)])
+@pytest.mark.parametrize(
+    "refuse, mode, n_more",
+    [((), "json_schema", 0), (("json_schema",), "json_object", 1), (("json_schema", "json_object"), "text", 2)],
+)
 def test_structured_output_is_found_out_once(refuse, mode, n_more):
     with Server(refuse=refuse) as server:
         replies, client = ask(server, *(question(f"q{n}") for n in range(12)))
@@ -115,7 +137,10 @@ def test_structured_output_is_found_out_once(refuse, mode, n_more):
 def test_parameters_that_a_server_refuses_are_left_out_and_recorded():
     with Server(refuse=("seed", "temperature", "max_tokens", "system")) as server:
         (reply,), client = ask(server, question(seed=7))
-    assert reply.text and client.shape.found() == {"output": "json_schema", "left_out": ["seed", "temperature", "system"]}
+    assert reply.text and client.shape.found() == {
+        "output": "json_schema",
+        "left_out": ["seed", "temperature", "system"],
+    }
     assert set(server.bodies[-1]) == {"model", "messages", "max_completion_tokens", "response_format"}
 
 
@@ -153,11 +178,15 @@ def test_money_and_token_caps_are_never_passed():
     price = Price(input_usd=1000.0, output_usd=1000.0)
     for cap in ({"max_usd": 2.0}, {"max_tokens": 2000}):
         with Server() as server:
+
             async def go(server=server, cap=cap):
                 client = Client("tiny", Limits(concurrency=4, **cap), base_url=server.url, price=price)
-                done = await asyncio.gather(*(client.ask(question(f"q{n}", room=200)) for n in range(60)), return_exceptions=True)
+                done = await asyncio.gather(
+                    *(client.ask(question(f"q{n}", room=200)) for n in range(60)), return_exceptions=True
+                )
                 await client.close()
                 return done, client
+
             done, client = asyncio.run(go())
         assert any(isinstance(d, Stopped) for d in done) and sum(not isinstance(d, BaseException) for d in done) > 3
         assert client.budget.usd <= 2.0 and client.budget.n_tokens <= 2000
@@ -182,8 +211,9 @@ def test_concurrency_is_what_the_caller_sends_at_once_and_the_first_question_goe
 
 def test_rate_limits_are_kept_without_being_hit():
     with Server(per_window=(10, 1.0)) as server:
-        replies, client = ask(server, *(question(f"q{n}") for n in range(25)),
-                              limits=Limits(requests_per_minute=590, concurrency=25))
+        replies, client = ask(
+            server, *(question(f"q{n}") for n in range(25)), limits=Limits(requests_per_minute=590, concurrency=25)
+        )
     assert all(r.text for r in replies) and not client.retries
 
 

@@ -25,6 +25,7 @@ def root(tmp_path):
     (tmp_path / "README.md").write_text(f"before\n{problem_table.BEGIN}\nold\n{problem_table.END}\nafter\n", "utf-8")
     yield tmp_path
     import sys
+
     sys.modules.pop("problems.attention.p07_add_one", None)
 
 
@@ -35,8 +36,10 @@ def found(**changed) -> Quality:
 
 def record(root, **row) -> dict:
     problem = catalogue.problems_in(root)[0]
-    return {"device": {"name": "toy", "bytes_per_s": 1e12, "operations_per_s": {"f32": 1e12}},
-            "problems": {"07": {"sha256": problem.sha256, **row}}}
+    return {
+        "device": {"name": "toy", "bytes_per_s": 1e12, "operations_per_s": {"f32": 1e12}},
+        "problems": {"07": {"sha256": problem.sha256, **row}},
+    }
 
 
 def row_of(text: str) -> list[str]:
@@ -45,8 +48,11 @@ def row_of(text: str) -> list[str]:
 
 
 def test_measured_figures_stand_in_their_columns(root):
-    text = problem_table.table(root, record(root, reference_ms=1.25, peak_bytes=2e9, own_ratio=0.25, agrees=True,
-                                            agreement_ratio=0.5), [found()])
+    text = problem_table.table(
+        root,
+        record(root, reference_ms=1.25, peak_bytes=2e9, own_ratio=0.25, agrees=True, agreement_ratio=0.5),
+        [found()],
+    )
     assert row_of(text)[:8] == ["07", "attention/add_one", "f32 i64", "0.50", "3", "8", "3", "f32"]
     assert row_of(text)[8:] == ["3.000", "1.250", "2.0", "0.25", "0.50"]
 
@@ -62,8 +68,11 @@ def test_disagreement_of_cupy_is_loud(root):
 
 
 def test_refusals_are_counted_and_a_passing_mutant_is_loud(root):
-    text = problem_table.table(root, None, [found(zeros=Check(True, 0.1), constant=Check(False, None, "x"),
-                                                  axis_shift=Check(False, float("inf"), "x"))])
+    text = problem_table.table(
+        root,
+        None,
+        [found(zeros=Check(True, 0.1), constant=Check(False, None, "x"), axis_shift=Check(False, float("inf"), "x"))],
+    )
     assert "refused by the accuracy rule: 4 of 5 (1 problems x 5)" in text
     assert "| 07 | **passes** | differs | 12.3 | far | 12.3 |" in text
 

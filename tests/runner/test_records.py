@@ -12,9 +12,19 @@ SOLO = {"model": "m", "problem": 1, "dsl": "tirx", "arm": "solo"}
 CONDITIONED = {**SOLO, "arm": "conditioned", "source_dsl": "cutedsl"}
 
 
-@pytest.mark.parametrize("change", [
-    {"speedup": None}, {"stage": "timing"}, {"reason": "x"}, {"speedup": 3.0}, {"speedup": 0.0}, {"kernel_ms": -1.0},
-    {"kernel_ms": float("nan")}, {"speedup": float("inf")}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"speedup": None},
+        {"stage": "timing"},
+        {"reason": "x"},
+        {"speedup": 3.0},
+        {"speedup": 0.0},
+        {"kernel_ms": -1.0},
+        {"kernel_ms": float("nan")},
+        {"speedup": float("inf")},
+    ],
+)
 def test_impossible_passed_verdicts(change):
     Verdict(**PASS)
     with pytest.raises(ValidationError):
@@ -28,11 +38,23 @@ def test_impossible_failed_verdicts(change):
         Verdict(**{**FAIL, **change})
 
 
-@pytest.mark.parametrize("fields", [
-    {**SOLO, "source_dsl": "cutedsl"}, {**SOLO, "source_note_sha256": SHA}, {**CONDITIONED, "source_dsl": None},
-    {**CONDITIONED, "source_dsl": "tirx"}, {**SOLO, "state": "skipped", "reason": "x"}, {**SOLO, "state": "error"},
-    {**CONDITIONED, "state": "skipped", "reason": "no note", "verdict": FAIL}, {**SOLO, "replicate": 0},
-    {**SOLO, "dsl": "../x"}, {**SOLO, "kernel_sha256": "abc"}, {**SOLO, "at": "yesterday"}, {**SOLO, "model": ""}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {**SOLO, "source_dsl": "cutedsl"},
+        {**SOLO, "source_note_sha256": SHA},
+        {**CONDITIONED, "source_dsl": None},
+        {**CONDITIONED, "source_dsl": "tirx"},
+        {**SOLO, "state": "skipped", "reason": "x"},
+        {**SOLO, "state": "error"},
+        {**CONDITIONED, "state": "skipped", "reason": "no note", "verdict": FAIL},
+        {**SOLO, "replicate": 0},
+        {**SOLO, "dsl": "../x"},
+        {**SOLO, "kernel_sha256": "abc"},
+        {**SOLO, "at": "yesterday"},
+        {**SOLO, "model": ""},
+    ],
+)
 def test_impossible_attempts(fields):
     with pytest.raises(ValidationError):
         Attempt(**fields)

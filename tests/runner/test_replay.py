@@ -21,6 +21,7 @@ def root(tmp_path):
         (folder / "final.py").write_text(f"# {name} k10" if final == "k3" else final)
         if note:
             (folder / "SKILL.md").write_text(note)
+
     attempt("p28_r1_solo_cutedsl", note="note of cute")
     attempt("p28_r1_solo_tirx", note="")
     attempt("p28_r1_cutedsl2tirx")
@@ -35,6 +36,7 @@ def recorded(root, graded=None):
     def grade(problem, dsl, kernel):
         calls.append(kernel)
         return BAD if kernel.name == "s1.py" else GOOD
+
     with study.writing():
         new = list(replay.record(root / "kernels", study, grade))
     return study, new

@@ -30,8 +30,17 @@ class Batches:
     async def _upload(self, request: web.Request) -> web.Response:
         form = await request.post()
         name = self._keep(form["file"].file.read())
-        return web.json_response({"id": name, "object": "file", "bytes": len(self.files[name]), "created_at": 0,
-                                  "filename": "x.jsonl", "purpose": "batch", "status": "processed"})
+        return web.json_response(
+            {
+                "id": name,
+                "object": "file",
+                "bytes": len(self.files[name]),
+                "created_at": 0,
+                "filename": "x.jsonl",
+                "purpose": "batch",
+                "status": "processed",
+            }
+        )
 
     def _keep(self, content: bytes) -> str:
         self.n_uploaded += 1
@@ -46,9 +55,18 @@ class Batches:
         body = await request.json()
         self.n_created += 1
         name = f"batch-{self.n_created}"
-        self.batches[name] = {"id": name, "object": "batch", "endpoint": body["endpoint"], "completion_window": "24h",
-                              "created_at": 0, "input_file_id": body["input_file_id"], "status": "validating",
-                              "metadata": body.get("metadata"), "looks": 0, "end": self.end}
+        self.batches[name] = {
+            "id": name,
+            "object": "batch",
+            "endpoint": body["endpoint"],
+            "completion_window": "24h",
+            "created_at": 0,
+            "input_file_id": body["input_file_id"],
+            "status": "validating",
+            "metadata": body.get("metadata"),
+            "looks": 0,
+            "end": self.end,
+        }
         self.end = "completed"
         if self.lose_after_create:
             self.lose_after_create = False

@@ -27,9 +27,18 @@ class Server:
     `json_schema`, `json_object`, `seed`, `temperature`, `max_tokens`, `system`.
     """
 
-    def __init__(self, plan: Plan | None = None, refuse: tuple[str, ...] = (), latency_s: float = 0.0,
-                 answer: Callable[[dict], dict] = scripted.answer, key: str | None = None, log: str | None = None,
-                 per_window: tuple[int, float] | None = None, usage: bool = True, keep: bool = True):
+    def __init__(
+        self,
+        plan: Plan | None = None,
+        refuse: tuple[str, ...] = (),
+        latency_s: float = 0.0,
+        answer: Callable[[dict], dict] = scripted.answer,
+        key: str | None = None,
+        log: str | None = None,
+        per_window: tuple[int, float] | None = None,
+        usage: bool = True,
+        keep: bool = True,
+    ):
         self.plan, self.refuse, self.latency_s, self.answer, self.key = plan, refuse, latency_s, answer, key
         self.usage, self.per_window, self.keep = usage, per_window, keep
         self.bodies: list[dict] = []
@@ -99,8 +108,11 @@ class Server:
             return _error(401, f"Incorrect API key provided: {request.headers.get('Authorization')}")
         if refusal := self._refusal(body):
             return _error(400, refusal)
-        if self.per_window and len(self.times) > self.per_window[0] \
-                and self.times[-1] - self.times[-1 - self.per_window[0]] < self.per_window[1]:
+        if (
+            self.per_window
+            and len(self.times) > self.per_window[0]
+            and self.times[-1] - self.times[-1 - self.per_window[0]] < self.per_window[1]
+        ):
             return _error(429, "rate limit reached")
         key = scripted.key_of(body)
         trouble = self.plan(body, self.sent[key]) if self.plan else None
@@ -147,12 +159,21 @@ class Server:
         elif trouble in scripted.SPOILS:
             message["content"] = scripted.spoilt(trouble, good)
         n_in = sum(len(m["content"]) for m in body["messages"]) // 4
-        out = {"id": "x", "object": "chat.completion", "created": 0, "model": body["model"],
-               "choices": [] if trouble == "no-choices" else [{"index": 0, "message": message, "finish_reason": finish}]}
+        out = {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 0,
+            "model": body["model"],
+            "choices": [] if trouble == "no-choices" else [{"index": 0, "message": message, "finish_reason": finish}],
+        }
         if self.usage:
             n_out = max(1, len(message["content"] or "") // 4)
-            out["usage"] = {"prompt_tokens": n_in, "completion_tokens": n_out, "total_tokens": n_in + n_out,
-                            "prompt_tokens_details": {"cached_tokens": n_in // 2}}
+            out["usage"] = {
+                "prompt_tokens": n_in,
+                "completion_tokens": n_out,
+                "total_tokens": n_in + n_out,
+                "prompt_tokens_details": {"cached_tokens": n_in // 2},
+            }
         return out
 
     def _refusal(self, body: dict) -> str | None:

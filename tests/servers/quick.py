@@ -24,19 +24,37 @@ class Quick(asyncio.Protocol):
             stop = end + 4 + (int(length[1]) if length else 0)
             if len(self._data) < stop:
                 return
-            body, self._data = self._data[end + 4:stop], self._data[stop:]
+            body, self._data = self._data[end + 4 : stop], self._data[stop:]
             asyncio.get_running_loop().call_later(self.latency_s, self._answer, body)
 
     def _answer(self, body: bytes) -> None:
-        claims = [{"n": int(n), "label": "hardware_mapping", "evidence": "none", "dsl_specific": False}
-                  for n in dict.fromkeys(_MARK.findall(body))]
-        told = {"id": "x", "object": "chat.completion", "created": 0, "model": "tiny",
-                "choices": [{"index": 0, "finish_reason": "stop",
-                             "message": {"role": "assistant", "content": json.dumps({"claims": claims}), "refusal": None}}],
-                "usage": {"prompt_tokens": 2000, "completion_tokens": 30 * len(claims), "total_tokens": 2000 + 30 * len(claims)}}
+        claims = [
+            {"n": int(n), "label": "hardware_mapping", "evidence": "none", "dsl_specific": False}
+            for n in dict.fromkeys(_MARK.findall(body))
+        ]
+        told = {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "tiny",
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": json.dumps({"claims": claims}), "refusal": None},
+                }
+            ],
+            "usage": {
+                "prompt_tokens": 2000,
+                "completion_tokens": 30 * len(claims),
+                "total_tokens": 2000 + 30 * len(claims),
+            },
+        }
         raw = json.dumps(told).encode()
         if not self._transport.is_closing():
-            self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+            self._transport.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw
+            )
 
 
 async def serve(latency_s: float) -> None:

@@ -6,11 +6,27 @@ import re
 from collections.abc import Sequence
 
 CONTENT = (
-    "workload_census", "measured_bottleneck", "verified_reformulation", "hardware_mapping", "numerics_constraint",
-    "offload_boundary", "bounded_failure_diagnosis", "verification_recipe", "open_question", "unverified_claim",
-    "unsupported_closure", "none")
-CAUSES = ("search_truncation", "unverified_adoption", "inapplicable_transfer", "execution_error", "budget_exhaustion",
-          "unrelated_variation")
+    "workload_census",
+    "measured_bottleneck",
+    "verified_reformulation",
+    "hardware_mapping",
+    "numerics_constraint",
+    "offload_boundary",
+    "bounded_failure_diagnosis",
+    "verification_recipe",
+    "open_question",
+    "unverified_claim",
+    "unsupported_closure",
+    "none",
+)
+CAUSES = (
+    "search_truncation",
+    "unverified_adoption",
+    "inapplicable_transfer",
+    "execution_error",
+    "budget_exhaustion",
+    "unrelated_variation",
+)
 FATES = ("restated", "strengthened", "weakened", "verified", "refuted", "absent")
 EVIDENCE = ("measured", "reasoned", "none")
 
@@ -84,26 +100,41 @@ def _content(code: str, note: str, order: str | None) -> dict:
     marks = list(re.finditer(rf"\[{code} (\d+)\] ", note))
     claims = []
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
-        text = note[mark.end():following.start() if following else len(note)]
+        text = note[mark.end() : following.start() if following else len(note)]
         line = text.strip().split("\n", 1)[0]
-        claims.append({"n": int(mark[1]), "label": order or pick(line, CONTENT), "evidence": pick(line, EVIDENCE),
-                       "dsl_specific": pick(line, ("a", "b")) == "a"})
+        claims.append(
+            {
+                "n": int(mark[1]),
+                "label": order or pick(line, CONTENT),
+                "evidence": pick(line, EVIDENCE),
+                "dsl_specific": pick(line, ("a", "b")) == "a",
+            }
+        )
     return {"claims": claims}
 
 
 def _attribution(user: str, texts: dict[str, str], order: str | None) -> dict:
     note, kernel = texts.get("source note", ""), texts.get("conditioned kernel", "")
-    quotations = [{"source": name, "text": _line(text)}
-                  for name, text in (("source note", note), ("conditioned kernel", kernel)) if _line(text)]
-    out = {"rationale": "scripted", "adherence": pick(kernel, ("full", "partial", "none")),
-           "note_unused": not _line(note), "quotations": quotations}
+    quotations = [
+        {"source": name, "text": _line(text)}
+        for name, text in (("source note", note), ("conditioned kernel", kernel))
+        if _line(text)
+    ]
+    out = {
+        "rationale": "scripted",
+        "adherence": pick(kernel, ("full", "partial", "none")),
+        "note_unused": not _line(note),
+        "quotations": quotations,
+    }
     if "Give the cause" in outside(user):
         out |= {"cause": order or pick(kernel + note, CAUSES), "second_cause": "no_second"}
     return out
 
 
 def _line(text: str) -> str:
-    return next((line.strip()[:150] for line in text.split("\n") if len(line.strip()) > 3 and "not shown" not in line), "")
+    return next(
+        (line.strip()[:150] for line in text.split("\n") if len(line.strip()) > 3 and "not shown" not in line), ""
+    )
 
 
 SPOILS = ("no-json", "half-json", "outside", "bad-flag", "missing", "twice", "extra", "invented", "no-evidence")

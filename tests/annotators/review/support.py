@@ -8,11 +8,13 @@ from annotators.records import Annotation, ClaimLabel, Rater
 from annotators.rubric import shipped
 from runner.study import Study
 
-NOTE = ("# 笔记 🚀 on rmsnorm\r\n\r\n"
-        "- One row is 4096 values of bf16 🧮, and there are 2048 rows.\r\n"
-        "- 改成 128 位加载以后快了 1.4 倍 👩‍💻。\r\n"
-        "- Warp specialisation gives the best cafe\u0301 overlap here 🔥.\r\n\r\n"
-        "There is no point in tensor cores <b>for</b> this & that problem.\r\n")
+NOTE = (
+    "# 笔记 🚀 on rmsnorm\r\n\r\n"
+    "- One row is 4096 values of bf16 🧮, and there are 2048 rows.\r\n"
+    "- 改成 128 位加载以后快了 1.4 倍 👩‍💻。\r\n"
+    "- Warp specialisation gives the best cafe\u0301 overlap here 🔥.\r\n\r\n"
+    "There is no point in tensor cores <b>for</b> this & that problem.\r\n"
+)
 RUBRIC = shipped("content")
 
 
@@ -23,21 +25,46 @@ def study(folder: Path, n_notes: int = 1) -> Study:
     with made.writing():
         for name, shift in (("embedded", 0), ("openai:m", 1)):
             rater = Rater(kind="model", name=name, rubric_id=RUBRIC.id, rubric_sha256=RUBRIC.sha256)
-            made.append("annotations", [Annotation(note_sha256=sha, rater=rater, claims=tuple(
-                ClaimLabel(start=c.start, end=c.end, label=RUBRIC.ids[n + shift * (n == 0)],
-                           flags={"evidence": "measured", "dsl_specific": False})
-                for n, c in enumerate(split(made.note(sha))))) for sha in shas])
+            made.append(
+                "annotations",
+                [
+                    Annotation(
+                        note_sha256=sha,
+                        rater=rater,
+                        claims=tuple(
+                            ClaimLabel(
+                                start=c.start,
+                                end=c.end,
+                                label=RUBRIC.ids[n + shift * (n == 0)],
+                                flags={"evidence": "measured", "dsl_specific": False},
+                            )
+                            for n, c in enumerate(split(made.note(sha)))
+                        ),
+                    )
+                    for sha in shas
+                ],
+            )
     return made
 
 
 def sign_up(url: str, invite: str, email: str, password: str) -> None:
     """Make an account through the invite link, as a reviewer does."""
     import httpx
+
     with httpx.Client(base_url=url, follow_redirects=True, timeout=60) as client:
         path = invite.removeprefix(url)
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', client.get(path).text)[1]
-        done = client.post(path, data={"csrfmiddlewaretoken": token, "email": email, "password": password,
-                                       "allow_newsletters": "false", "how_find_us": "other"}, headers={"Referer": url + path})
+        done = client.post(
+            path,
+            data={
+                "csrfmiddlewaretoken": token,
+                "email": email,
+                "password": password,
+                "allow_newsletters": "false",
+                "how_find_us": "other",
+            },
+            headers={"Referer": url + path},
+        )
         assert done.status_code == 200, done.text[:500]
 
 
@@ -76,7 +103,8 @@ class Person:
 
     def drag(self, words: str) -> None:
         """Mark a stretch of the text with the mouse."""
-        box = self.page.evaluate("""words => {
+        box = self.page.evaluate(
+            """words => {
             const root = document.querySelector('.lsf-htx-richtext') || document.querySelector('[class*=richtext]');
             const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
             for (let node; node = walk.nextNode();) {
@@ -90,7 +118,9 @@ class Person:
                 return [a.left + 0.5, a.top + a.height / 2, b.right - 0.5, b.top + b.height / 2];
             }
             return null;
-        }""", words)
+        }""",
+            words,
+        )
         assert box, f"{words!r} does not stand on the page"
         mouse = self.page.mouse
         mouse.move(box[0], box[1])

@@ -11,8 +11,12 @@ from annotators.review import gold, pull, push
 from mkb_analyze import labels as labels_
 from tests.annotators.review.support import NOTE, RUBRIC, Person, sign_up, study
 
-pytestmark = [pytest.mark.skipif(not os.environ.get("MKB_TEST_REVIEW"), reason="needs a Label Studio server: run make test-review"),
-              pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.skipif(
+        not os.environ.get("MKB_TEST_REVIEW"), reason="needs a Label Studio server: run make test-review"
+    ),
+    pytest.mark.timeout(900),
+]
 PASSWORD = "a-long-password-1"
 
 
@@ -23,6 +27,7 @@ def served(tmp_path_factory):
         yield os.environ["LABEL_STUDIO_URL"], os.environ["LABEL_STUDIO_API_KEY"]
         return
     from annotators.review.server import running
+
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -33,6 +38,7 @@ def served(tmp_path_factory):
 @pytest.fixture(scope="session")
 def server(served):
     from annotators.label_studio import Server
+
     return Server(*served)
 
 
@@ -41,7 +47,9 @@ def people(served, server, tmp_path_factory):
     sync_api = pytest.importorskip("playwright.sync_api")
     invite, tag = server.invite_url(), os.urandom(4).hex()
     with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=os.environ.get("MKB_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path=os.environ.get("MKB_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"]
+        )
         out = {}
         for name in ("ana", "bo"):
             email = f"{name}-{tag}@localhost.test"
@@ -92,7 +100,7 @@ def test_what_a_person_did_comes_back_letter_for_letter(session, people):
     made = session[0]
     decided = answers(made, people["ana"][0])
     note = made.note(decided.item)
-    said = {note[c["start"]:c["end"]]: c["label"] for c in decided.decision["claims"]}
+    said = {note[c["start"] : c["end"]]: c["label"] for c in decided.decision["claims"]}
     claims = split(NOTE)
     assert said["笔记 🚀 on rmsnorm"] == "verification_recipe"
     assert said[claims[1].text] == "open_question"
@@ -143,16 +151,33 @@ def test_a_bad_answer_is_listed_with_its_address_and_stops_nothing(tmp_path, ser
     pushed = push.push(made, server, RUBRIC, select=["all"], reviewers=["di"])
     project = int(pushed.projects["di"].rsplit("/", 1)[1])
     for task, label in zip([t for t, _ in server.tasks(project)], ("no_such_label", RUBRIC.ids[0]), strict=True):
-        server._client.annotations.create(task, result=[
-            {"id": "x", "from_name": "label", "to_name": "text", "type": "labels", "value": {"start": 0, "end": 4, "labels": [label]}}])
+        server._client.annotations.create(
+            task,
+            result=[
+                {
+                    "id": "x",
+                    "from_name": "label",
+                    "to_name": "text",
+                    "type": "labels",
+                    "value": {"start": 0, "end": 4, "labels": [label]},
+                }
+            ],
+        )
     pulled = pull.pull(made, server, RUBRIC)
     assert pulled.n_new == 1 and len(pulled.unusable) == 1
     assert f"/projects/{project}/data?task=" in pulled.unusable[0] and "no_such_label" in pulled.unusable[0]
 
 
-@pytest.mark.parametrize("token, kind", [("f" * 40, "legacy"), ("eyJhbGciOiJIUzI1NiJ9.eyJ0b2tlbl90eXBlIjoicmVmcmVzaCIsImV4cCI6OTk5OTk5OTk5OX0.x", "personal")])
+@pytest.mark.parametrize(
+    "token, kind",
+    [
+        ("f" * 40, "legacy"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJ0b2tlbl90eXBlIjoicmVmcmVzaCIsImV4cCI6OTk5OTk5OTk5OX0.x", "personal"),
+    ],
+)
 def test_a_wrong_token_says_which_kind_was_met(served, token, kind):
     from annotators.label_studio import Server
     from runner.errors import UserError
+
     with pytest.raises(UserError, match=kind):
         Server(served[0], token)

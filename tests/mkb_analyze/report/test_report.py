@@ -16,8 +16,10 @@ from runner.errors import UserError
 from runner.records import Attempt
 from runner.study import Study
 
-EVIL_NOTE = ("# <script>alert(1)</script>\n- =HYPERLINK(\"http://x\") & <img src=x onerror=alert(2)>\n- Must use \u202eevil, the only way.\n"
-             "- 中文结论，没有证据。🙂\n")
+EVIL_NOTE = (
+    '# <script>alert(1)</script>\n- =HYPERLINK("http://x") & <img src=x onerror=alert(2)>\n- Must use \u202eevil, the only way.\n'
+    "- 中文结论，没有证据。🙂\n"
+)
 EVIL_KERNEL = "def solve(x):\n    return '</pre><script>alert(3)</script>'\n"
 EVIL_MODEL = "../x<b>\"'"
 
@@ -48,23 +50,61 @@ def hostile(tmp_path_factory):
     study = Study.create(folder / "study")
     note = study.put_text("notes", EVIL_NOTE)
     kernel = study.put_text("kernels", EVIL_KERNEL)
-    base = {"model": EVIL_MODEL, "problem": 28, "problem_name": "<i>n</i>", "kernel_sha256": kernel, "note_sha256": note}
+    base = {
+        "model": EVIL_MODEL,
+        "problem": 28,
+        "problem_name": "<i>n</i>",
+        "kernel_sha256": kernel,
+        "note_sha256": note,
+    }
     good = {"passed": True, "stage": "done", "speedup": 3.0, "kernel_ms": 1.0, "reference_ms": 3.0}
     bad = {"passed": False, "stage": "correctness", "reason": "</td><script>alert(4)</script>"}
-    attempts = [Attempt(**base, dsl="cutedsl", arm="solo", verdict=good), Attempt(**base, dsl="tirx", arm="solo", verdict=good),
-                Attempt(**base, dsl="tirx", arm="conditioned", source_dsl="cutedsl", source_note_sha256=note, generation=1, verdict=bad)]
-    content, causes, fates = (rubric.shipped(t) if hasattr(rubric, "shipped") else rubric.load(t) for t in ("content", "attribution", "fate"))
+    attempts = [
+        Attempt(**base, dsl="cutedsl", arm="solo", verdict=good),
+        Attempt(**base, dsl="tirx", arm="solo", verdict=good),
+        Attempt(
+            **base,
+            dsl="tirx",
+            arm="conditioned",
+            source_dsl="cutedsl",
+            source_note_sha256=note,
+            generation=1,
+            verdict=bad,
+        ),
+    ]
+    content, causes, fates = (
+        rubric.shipped(t) if hasattr(rubric, "shipped") else rubric.load(t) for t in ("content", "attribution", "fate")
+    )
     start = EVIL_NOTE.index("Must")
     span = {"start": start, "end": EVIL_NOTE.index("\n", start)}
-    quote = Quotation(side="note", sha256=note, text=EVIL_NOTE[span["start"]:span["end"]], **span)
+    quote = Quotation(side="note", sha256=note, text=EVIL_NOTE[span["start"] : span["end"]], **span)
     with study.writing():
         study.append("attempts", attempts)
         (t,) = [t for t in transfers_of(attempts) if t.resolved]
         rater = {"kind": "file", "name": "file:<u>.jsonl", "rubric_id": causes.id, "rubric_sha256": causes.sha256}
-        study.append("attributions", Attribution(transfer=t.ref, rater=rater, cause=causes.ids[0], adherence=causes.scales[0].ids[0],
-                                                 quotations=(quote,), rationale="<script>alert(5)</script>"))
-        study.append("fates", Fate(transfer=t.ref, note_sha256=note, next_note_sha256=note, fate=fates.ids[0], quotation=quote, **span,
-                                   rater={**rater, "rubric_id": fates.id, "rubric_sha256": fates.sha256}))
+        study.append(
+            "attributions",
+            Attribution(
+                transfer=t.ref,
+                rater=rater,
+                cause=causes.ids[0],
+                adherence=causes.scales[0].ids[0],
+                quotations=(quote,),
+                rationale="<script>alert(5)</script>",
+            ),
+        )
+        study.append(
+            "fates",
+            Fate(
+                transfer=t.ref,
+                note_sha256=note,
+                next_note_sha256=note,
+                fate=fates.ids[0],
+                quotation=quote,
+                **span,
+                rater={**rater, "rubric_id": fates.id, "rubric_sha256": fates.sha256},
+            ),
+        )
         label = {**span, "label": content.role("unsupported")[-1], "flags": {"evidence": "none", "dsl_specific": False}}
         study.append("annotations", _annotation(note, content, label))
     made = build.report(folder / "study", folder / "out", n_resamples=200)
@@ -73,8 +113,12 @@ def hostile(tmp_path_factory):
 
 def _annotation(note, content, label):
     from annotators.records import Annotation
-    return Annotation(note_sha256=note, claims=(label,), rater={"kind": "file", "name": "file:<u>.jsonl", "rubric_id": content.id,
-                                                               "rubric_sha256": content.sha256})
+
+    return Annotation(
+        note_sha256=note,
+        claims=(label,),
+        rater={"kind": "file", "name": "file:<u>.jsonl", "rubric_id": content.id, "rubric_sha256": content.sha256},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +143,12 @@ def test_no_stranger_runs_anything(hostile):
 def test_hostile_text_is_shown_not_lost(hostile):
     (page,) = (hostile / "transfers").glob("*cutedsl2tirx*.html")
     text = page.read_text("utf-8")
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "⟨U+202E⟩" in text and "中文结论" in text and "alert(3)" in text
+    assert (
+        "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+        and "⟨U+202E⟩" in text
+        and "中文结论" in text
+        and "alert(3)" in text
+    )
 
 
 def test_every_link_lands(hostile, simulated):
@@ -109,7 +158,9 @@ def test_every_link_lands(hostile, simulated):
             for link in page.links:
                 target, _, anchor = link.partition("#")
                 file = (path.parent / target).resolve() if target else path
-                assert file.exists() and folder.resolve() in file.resolve().parents, f"{path.name}: {link} leads nowhere"
+                assert file.exists() and folder.resolve() in file.resolve().parents, (
+                    f"{path.name}: {link} leads nowhere"
+                )
                 if anchor:
                     assert anchor in known.get(file, page).ids, f"{path.name}: {link} has no such place"
 
@@ -134,7 +185,11 @@ def test_csv_cells_are_no_formulas(hostile):
 
 
 def digest(folder: Path) -> dict[str, str]:
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
 
 
 def test_same_study_same_bytes(simulated):

@@ -1,4 +1,5 @@
 """Row norm in CuTe DSL: one warp a row, sums by shuffles."""
+
 import functools
 
 import cutlass
@@ -42,6 +43,7 @@ def build():
 
 def solve(x, w):
     import cupy
+
     y = cupy.empty_like(x)
     kernel(*x.shape)(from_dlpack(x), from_dlpack(w), from_dlpack(y))
     return y

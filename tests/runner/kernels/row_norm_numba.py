@@ -1,4 +1,5 @@
 """Row norm in Numba, one output buffer kept between calls."""
+
 import numba
 import numpy as np
 

@@ -1,4 +1,5 @@
 """Row norm in Numba over arrays of the imitated GPU library, for trying the evaluator's GPU branches with no GPU."""
+
 import numba
 import numpy as np
 
@@ -16,6 +17,7 @@ def _norm(x, w, y):
 
 def solve(x, w):
     import cupy
+
     y = cupy.empty_like(x)
     _norm(cupy.asnumpy(x), cupy.asnumpy(w), cupy.asnumpy(y))
     return y

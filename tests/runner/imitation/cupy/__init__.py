@@ -37,12 +37,27 @@ class ndarray(np.ndarray):
 def _ours(function):
     def made(*args, **kwargs):
         return np.asarray(function(*args, **kwargs)).view(ndarray)
+
     return made
 
 
-array, zeros, ones, empty, full, where, zeros_like, empty_like, ascontiguousarray, asarray, abs, sqrt = map(_ours, (
-    np.array, np.zeros, np.ones, np.empty, np.full, np.where, np.zeros_like, np.empty_like, np.ascontiguousarray,
-    np.asarray, np.abs, np.sqrt))
+array, zeros, ones, empty, full, where, zeros_like, empty_like, ascontiguousarray, asarray, abs, sqrt = map(
+    _ours,
+    (
+        np.array,
+        np.zeros,
+        np.ones,
+        np.empty,
+        np.full,
+        np.where,
+        np.zeros_like,
+        np.empty_like,
+        np.ascontiguousarray,
+        np.asarray,
+        np.abs,
+        np.sqrt,
+    ),
+)
 
 
 def asnumpy(value):
