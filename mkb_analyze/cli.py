@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mkb_analyze.console import Answer
-from mkb_analyze.verbs import attempts, numbers
+from mkb_analyze.verbs import attempts, numbers, studies
 from mkb_analyze.verbs.imports import Import
 from mkb_analyze.verbs.label import harmed_only, labelled
 from mkb_analyze.verbs.parse import number
@@ -73,7 +73,12 @@ class Commands:
             batch=batch,
             base_url=base_url,
             prices=prices,
-            limits={"max_usd": max_usd, "max_tokens": max_tokens, "max_requests": max_requests, "concurrency": concurrency},
+            limits={
+                "max_usd": max_usd,
+                "max_tokens": max_tokens,
+                "max_requests": max_requests,
+                "concurrency": concurrency,
+            },
         )
 
     def attribute(
@@ -117,7 +122,12 @@ class Commands:
             batch=batch,
             base_url=base_url,
             prices=prices,
-            limits={"max_usd": max_usd, "max_tokens": max_tokens, "max_requests": max_requests, "concurrency": concurrency},
+            limits={
+                "max_usd": max_usd,
+                "max_tokens": max_tokens,
+                "max_requests": max_requests,
+                "concurrency": concurrency,
+            },
             **extra,
         )
 
@@ -149,7 +159,12 @@ class Commands:
             batch=batch,
             base_url=base_url,
             prices=prices,
-            limits={"max_usd": max_usd, "max_tokens": max_tokens, "max_requests": max_requests, "concurrency": concurrency},
+            limits={
+                "max_usd": max_usd,
+                "max_tokens": max_tokens,
+                "max_requests": max_requests,
+                "concurrency": concurrency,
+            },
         )
 
     def calibrate(
@@ -282,6 +297,18 @@ class Commands:
           mkb-analyze replay my_kernels --study outputs/my-study
         """
         return attempts.replayed(folder, study, timeout_s)
+
+    def check(self, study: str, repair: str | bool = False) -> Answer:
+        """Read every line and text of a study and say what is lost, cut or changed; --repair mends what a crash left.
+
+        A repair moves a torn last line aside and deletes half-written files, and does nothing else. The exit status is
+        1 when something recorded cannot be read.
+
+        Examples:
+          mkb-analyze check --study outputs/demo/study
+          mkb-analyze check --study outputs/demo/study --repair
+        """
+        return studies.checked(study, repair)
 
     def doctor(self, endpoint: str | None = None) -> Answer:
         """Say what is installed here, which GPU and DSLs work, and how to cure what does not.

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -78,6 +79,7 @@ class Study:
         file = self._file(table)
         if not file.exists():
             return
+        refuse_irregular(file)
         with open(file, "rb") as stream:
             number = 0
             for number, raw in enumerate(stream, 1):
@@ -167,6 +169,8 @@ class Study:
     def text(self, folder: str, sha256: str) -> str:
         """The kernel or note of that digest; UserError if it is missing or was changed after it was recorded."""
         target = self._text_file(folder, sha256)
+        if target.exists():
+            refuse_irregular(target)
         try:
             text = target.read_bytes().decode("utf-8", "surrogatepass")
         except FileNotFoundError:
@@ -205,6 +209,15 @@ class Study:
         if folder not in _FOLDERS or len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
             raise ValueError(f"{folder!r}/{sha256!r} names no text of a study")
         return self.path / folder / (sha256 + (".py" if folder == "kernels" else ".md"))
+
+
+def refuse_irregular(file: Path) -> None:
+    """UserError unless `file` is a plain file: a stranger's study may hold a pipe that blocks or a device without end.
+
+    A link to a plain file passes (large studies are kept that way); what it holds is still checked by digest or schema.
+    """
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise UserError(f"{file}: no plain file (a pipe, a device or a folder); put a plain file in its place")
 
 
 def write_atomically(target: Path, text: str) -> None:
