@@ -26,7 +26,8 @@ FOLDER = "batches"
 class _State:
     """What was sent and is not collected yet, on disk beside the study's tables; every change is whole or not at all.
 
-    A part is one batch: `token` names it before it exists, `items` maps each line's id to [item key, question, of how many].
+    A part is one batch: `token` names it before it exists, `items` maps each line's id to [item key, question,
+    of how many].
     """
 
     def __init__(self, folder: Path, name: str):
@@ -51,7 +52,7 @@ class _State:
 
 
 class BatchRun:
-    """One verb's work through the Batch API; raters that compute are run as ever. `poll_s` is the wait between looks."""
+    """One verb's work through the Batch API; raters that compute run as ever. `poll_s` is the wait between looks."""
 
     def __init__(self, run: Run, poll_s: float = 30.0):
         self.run, self.poll_s = run, poll_s
@@ -100,7 +101,7 @@ class _SeatBatch:
                 references[key] = reference
             else:
                 due.append((key, reference))
-        # The first question goes out alone and is recorded: it proves key and model and finds out what the server takes.
+        # The first question goes alone and is recorded: it proves key and model and finds out what the server takes.
         if due and not self.state.parts:
             await self._keep(await self.rater.rate(self.task, self.run.item(due.pop(0)[1]), self.seat.repeat))
         stopped = None
@@ -149,7 +150,7 @@ class _SeatBatch:
                 raise stopped
 
     async def _submit(self, part: dict, content: bytes | None) -> None:
-        """Bring a part to the server, from whichever step it was left at; a batch made by a lost call is found again."""
+        """Bring a part to the server from whichever step it was left at; a batch made by a lost call is found again."""
         client = self.client
         if part not in self.state.parts:
             upload = await client.patiently(

@@ -48,17 +48,19 @@ class Server:
                     "Settings (legacy tokens may be switched off there)"
                 ) from None
             raise UserError(
-                f"{self.url}: the server answered {fault.status_code} ({str(fault.body)[:200]}); what was done is kept, "
+                f"{self.url}: the server answered {fault.status_code} ({str(fault.body)[:200]}); "
+                f"what was done is kept, "
                 "run the same command again"
             ) from None
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
             raise UserError(
-                f"{self.url}: no answer ({type(fault).__name__}); start the server or mend LABEL_STUDIO_URL, then run the "
+                f"{self.url}: no answer ({type(fault).__name__}); start the server or mend LABEL_STUDIO_URL, "
+                f"then run the "
                 "same command again"
             ) from None
 
     def projects(self, marker: str) -> dict[str, int]:
-        """Projects whose description's first line begins with `marker`: that line -> id (the oldest where there are two)."""
+        """Projects whose description's first line begins with `marker`: that line -> id (the oldest of two)."""
         with self._told():
             found: dict[str, int] = {}
             for p in self._client.projects.list(page_size=PAGE_TASKS):
@@ -93,7 +95,7 @@ class Server:
             self._client.projects.import_tasks(id=project, request=list(tasks))
 
     def answered(self, project: int) -> Iterator[dict[str, Any]]:
-        """Tasks with their annotations, streamed from an export on disk, so that memory does not grow with the project."""
+        """Tasks with their annotations, streamed from an export on disk: memory does not grow with the project."""
         import ijson
 
         with tempfile.TemporaryFile() as file:

@@ -1,4 +1,4 @@
-"""What the raters together say: the majority with its doubt, who is undecided, and the matrix that agreement is taken of."""
+"""What the raters together say: the majority with its doubt, who is undecided, and the matrix for agreement."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -192,7 +192,7 @@ class _Traced:
 
 
 def note_digests(study: Study) -> list[str]:
-    """Every note of a study, each once: of the manifest, and what attempts read or left; streamed, in order of digest."""
+    """Every note of a study, each once: of the manifest, and what attempts read or left; in order of digest."""
     found = {sha for sha in (study.manifest.get("notes") or {}).values() if isinstance(sha, str)}
     for _, line in study.lines("attempts"):
         found.update(sha for name in ("note_sha256", "source_note_sha256") if isinstance(sha := line.get(name), str))

@@ -36,7 +36,7 @@ class Rater(Record):
 
     @property
     def key(self) -> str:
-        """Digest of the identity: what resuming compares. `settings["found"]` (what a server can do) is no part of it."""
+        """Digest of the identity: what resuming compares. `settings["found"]` (what a server can do) is left out."""
         told = self.line()
         told["settings"] = {k: v for k, v in self.settings.items() if k != "found"}
         return digests.of_value(told)

@@ -34,7 +34,8 @@ def seats(
 
     Args:
         chosen: rater names (`embedded`, `openai:MODEL`, `file:PATH`), one name, or a panel file (.yaml, .yml): `raters`
-            (names, or mappings with rater, repeats, temperature, seed, base_url, threshold, limits), `limits`, `prices`.
+            (names, or mappings with rater, repeats, temperature, seed, base_url, threshold, limits), `limits`,
+            `prices`.
         temperature: None means 0 for a single answer and `VARIED` for repeats.
 
     Raises:

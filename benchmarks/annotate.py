@@ -35,7 +35,7 @@ SHORT = "- Variant {n} of the kernel takes 0.4 ms on this device.\n"
 
 
 def make_study(folder: Path, n_notes: int, wording: str = NOTE):
-    """A library of n notes, six claims each unless worded otherwise, written without the durability of a real import."""
+    """A library of n notes, six claims each unless worded otherwise, without the durability of a real import."""
     from runner import digests
     from runner.study import Study
 
@@ -112,8 +112,10 @@ from inspect_ai.solver import generate
 file, url, concurrency = sys.argv[1], sys.argv[2], int(sys.argv[3])
 bodies = json.load(open(file))
 os.environ["OPENAI_API_KEY"] = "none"
-samples = [Sample(input=[ChatMessageSystem(content=b["messages"][0]["content"]), ChatMessageUser(content=b["messages"][1]["content"])])
-           for b in bodies]
+def messages(body):
+    system, user = body["messages"]
+    return [ChatMessageSystem(content=system["content"]), ChatMessageUser(content=user["content"])]
+samples = [Sample(input=messages(b)) for b in bodies]
 model = get_model("openai/tiny", base_url=url, responses_api=False, config=GenerateConfig(max_connections=concurrency))
 task = Task(dataset=MemoryDataset(samples), solver=generate())
 began = time.perf_counter()

@@ -166,7 +166,8 @@ def open_arrays(device: str) -> Arrays:
     if device not in _opened:
         if device == "cuda" and not n_gpus():
             raise UserError(
-                f"cuda: no GPU that CuPy can use{_count_gpus()[1]}; install the extra `gpu` on a machine with one, or say --device cpu"
+                f"cuda: no GPU that CuPy can use{_count_gpus()[1]}; install the extra `gpu` on a machine with one, "
+                "or say --device cpu"
             )
         _opened[device] = CudaArrays() if device == "cuda" else HostArrays()
     return _opened[device]

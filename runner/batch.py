@@ -1,4 +1,4 @@
-"""Many evaluations in a row on one device: each verdict printed and appended as one JSON line as soon as it is known."""
+"""Many evaluations in a row on one device: each verdict printed and appended as a JSON line once it is known."""
 
 import json
 import os

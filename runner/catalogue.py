@@ -134,7 +134,8 @@ def select(pattern: Any, root: Path | None = None) -> list[Problem]:
         ]
         if not hits:
             raise UserError(
-                f"{part!r}: picks no problem; use numbers, 28-36, 6*, a family or all (`mkb-analyze problems` lists them)"
+                f"{part!r}: picks no problem; use numbers, 28-36, 6*, a family or all "
+                "(`mkb-analyze problems` lists them)"
             )
         chosen.update((p.number, p) for p in hits)
     if not chosen:

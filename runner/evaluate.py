@@ -1,4 +1,4 @@
-"""The trusted side: grade one kernel by the contract, from draws, expectations and a clock that stay in this process."""
+"""The trusted side: grade a kernel by the contract, from draws, expectations and a clock that stay in this process."""
 
 import time
 from collections.abc import Callable

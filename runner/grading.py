@@ -71,7 +71,8 @@ class Run:
             self._call(self.draws.next(), "timing", keep=False)
 
     def timing(self) -> None:
-        """Fifty timed draws, some checked in full, some against the reference, and unannounced ones with the DSL held back.
+        """Fifty timed draws, some checked in full, some against the reference, and unannounced ones with the DSL held
+        back.
 
         Work outside the clock is judged on medians; a breach is measured once more before it counts, since a busy
         machine can delay one series but hardly two.
@@ -143,7 +144,8 @@ class Run:
             if draw.check(call.outputs).ok:
                 raise Fault(
                     "guard",
-                    f"the answer does not depend on {self.session.plugin.NAME}: it stays right with its kernels held back",
+                    f"the answer does not depend on {self.session.plugin.NAME}: "
+                    "it stays right with its kernels held back",
                 )
 
     def judge(self, flags: dict, mapped: set[str]) -> None:

@@ -70,15 +70,27 @@ def work_outside_the_clock(calls: Sequence[Call], overhead: Overhead, device: st
         # On the processor work is processor time, which a busy machine does not stretch as it does the wall clock.
         late = _excess([c.delivered_cpu_ms for c in calls], overhead.delivered_cpu_ms)
     if late > room:
-        return f"work after the clock stopped: delivery takes {late:.3f} ms more than it did before the submission was loaded"
+        return (
+            f"work after the clock stopped: delivery takes {late:.3f} ms more than it did before the submission was "
+            "loaded"
+        )
     if early > room:
-        return f"work before the clock started: getting ready takes {early:.3f} ms more than it did before the submission was loaded"
+        return (
+            f"work before the clock started: getting ready takes {early:.3f} ms more than it did before the submission "
+            "was loaded"
+        )
     n_busy = sum(c.n_running > 0 for c in calls)
     if 2 * n_busy > len(calls):
-        return f"work before the clock started: threads of the child run in {n_busy} of {len(calls)} calls while it should sleep"
+        return (
+            f"work before the clock started: threads of the child run in {n_busy} of {len(calls)} calls while it "
+            "should sleep"
+        )
     idle = [c.idle_cpu_ms for c in calls if c.idle_cpu_ms is not None]
     if idle and statistics.median(idle) > IDLE_MS[device]:
-        return f"work before the clock started: threads of the child run {statistics.median(idle):.3f} ms while it should sleep"
+        return (
+            f"work before the clock started: threads of the child run {statistics.median(idle):.3f} ms while it "
+            "should sleep"
+        )
     return None
 
 

@@ -129,7 +129,7 @@ class Child:
             return None
 
     def asleep_ns(self) -> int | None:
-        """`cpu_ns` once it stands still (or after a few milliseconds all the same): the child waits for its next call."""
+        """`cpu_ns` once it stands still (or after a few milliseconds anyway): the child waits for its next call."""
         before = self.cpu_ns()
         for _ in range(10):
             time.sleep(0.0003)
@@ -140,7 +140,7 @@ class Child:
         return before
 
     def n_running(self) -> int:
-        """Threads of the child that run at this very moment (a spinning one's processor time is told only tick by tick)."""
+        """Threads of the child that run at this moment (a spinning one's processor time is told only tick by tick)."""
         n_running = 0
         try:
             for task in os.listdir(f"/proc/{self.pid}/task"):

@@ -1,4 +1,4 @@
-"""Children that have already imported the array library and a DSL wait here; each serves one submission and is ended."""
+"""Children that have imported the array library and a DSL wait here; each serves one submission and is ended."""
 
 import select
 import threading

@@ -1,4 +1,4 @@
-"""Attempts from kernels and notes on disk: each submission graded, the attempt recorded; how hand-made studies are made.
+"""Attempts from kernels and notes on disk: each submission graded, the attempt recorded: how studies are made by hand.
 
 One attempt is one folder, named as the attempt is addressed:
 

@@ -269,7 +269,8 @@ class Session:
     def _gone(self) -> Exception:
         if not self._loaded:
             return Broken(
-                f"the child was lost before the submission was loaded: it {self.child.exit_words()}: {self.child.tail()[-600:]}"
+                f"the child was lost before the submission was loaded: it {self.child.exit_words()}: "
+                f"{self.child.tail()[-600:]}"
             )
         return Fault(self.stage, f"the child is gone: it {self.child.exit_words()}")
 

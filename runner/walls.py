@@ -1,4 +1,4 @@
-"""Which walls a child can live behind on this machine: namespaces and an account of its own, tried before they are used."""
+"""Which walls a child can live behind on this machine: namespaces and an own account, tried before they are used."""
 
 import os
 import secrets

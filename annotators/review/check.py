@@ -33,7 +33,8 @@ def decision(result: Any, rubric: Rubric, text: str = "", cause_due: bool = True
     """The labels of an answer, checked against rubric and text, and the comment.
 
     Raises:
-        Unusable: an unknown label, two in the place of one, a span outside the text, empty or overlapping; nothing decided.
+        Unusable: an unknown label, two in the place of one, a span outside the text, empty or overlapping;
+        nothing decided.
     """
     if not isinstance(result, list) or not all(
         isinstance(r, dict) and isinstance(r.get("value"), dict) for r in result

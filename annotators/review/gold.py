@@ -90,7 +90,7 @@ def _flags(given: list[dict[str, str]]) -> dict[str, str]:
 
 
 def write(study: Study, rubric: Rubric, arbiter: str | None = None, out: Path | None = None) -> Settled:
-    """Settle a task and append what is new; with `out`, also write a gold file that `calibrate` reads (content only)."""
+    """Settle a task, append what is new; with `out`, also write a gold file that `calibrate` reads (content only)."""
     with study.writing():
         every = list(study.read("adjudications", Adjudication))
         before = {

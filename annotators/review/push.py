@@ -107,7 +107,8 @@ def push(
                             arrived.append(old.model_copy(update={"landed": True, "at": utc_now()}))
                     elif old is not None and old.landed and old.url == projects[reviewer]:
                         conflicts.append(
-                            f"{projects[reviewer]}: the task of {rubric.task} {s.item.item} was deleted there; it is not sent again"
+                            f"{projects[reviewer]}: the task of {rubric.task} {s.item.item} was deleted there; "
+                            "it is not sent again"
                         )
                     else:
                         due.append((s, key))

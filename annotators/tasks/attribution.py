@@ -48,14 +48,16 @@ class AttributionTask:
     def system(self) -> str:
         return "\n\n".join(
             (
-                "You judge experiments with agents that write GPU kernels. One attempt (conditioned) was given a note that came "
-                "from another DSL; its twin (target solo) worked without it. Follow the rubric exactly.",
+                "You judge experiments with agents that write GPU kernels. One attempt (conditioned) was given a "
+                "note that came from another DSL; its twin (target solo) worked without it. Follow the rubric "
+                "exactly.",
                 described(self.rubric, "cause"),
                 fence.RULE,
-                "Each fenced text has a name. A quotation is copied letter for letter out of one of them, without the fence, short "
-                "(one line, at most 200 characters), and names the text that it comes from. Give at least one from `source note`, or "
-                "set note_unused to true where the note was not used, and at least one from the conditioned attempt (its kernel, "
-                "submissions or own note). Invent none: each is looked up, and one that is not found voids the answer. Answer with "
+                "Each fenced text has a name. A quotation is copied letter for letter out of one of them, "
+                "without the fence, short (one line, at most 200 characters), and names the text that it comes "
+                "from. Give at least one from `source note`, or set note_unused to true where the note was not "
+                "used, and at least one from the conditioned attempt (its kernel, submissions or own note). "
+                "Invent none: each is looked up, and one that is not found voids the answer. Answer with "
                 'JSON and nothing else: {"rationale": "one or two sentences", '
                 f'"{self.scale.id}": ..., "note_unused": true or false, '
                 '"quotations": [{"source": name, "text": ...}], "cause": ..., "second_cause": ... or '
@@ -159,7 +161,7 @@ class AttributionTask:
 
 
 def _found(item: TransferView, entry: Any) -> Quotation:
-    """A quotation looked up in the text that it names; among the conditioned attempt's own texts the name may be off."""
+    """A quotation looked up in the text that it names; among the conditioned attempt's texts the name may be off."""
     text, name = (entry.get("text"), entry.get("source")) if isinstance(entry, dict) else (None, None)
     if not isinstance(text, str) or not isinstance(name, str):
         raise Unreadable("unreadable answer: a quotation without text or source")

@@ -65,9 +65,9 @@ class Content:
                 "You label the claims of notes that agents wrote about GPU kernels. Follow the rubric exactly.",
                 described(self.rubric),
                 fence.RULE,
-                "In the fenced note, `[CODE n]` with the code of the message stands before each claim that is asked; the claim runs "
-                "to the next such mark, heading or code block. Read each claim with its parent item and its heading. Answer every "
-                "number once, in order, as JSON and nothing else: "
+                "In the fenced note, `[CODE n]` with the code of the message stands before each claim that is "
+                "asked; the claim runs to the next such mark, heading or code block. Read each claim with its "
+                "parent item and its heading. Answer every number once, in order, as JSON and nothing else: "
                 f'{{"claims": [{{"n": 1, "label": ...{", " + flags if flags else ""}}}, ...]}}',
             )
         )
@@ -95,7 +95,7 @@ class Content:
         )
 
     def questions(self, note: Note) -> list[Question]:
-        """The requests for one note: one, or several where it is long, each with whole claims and their surroundings."""
+        """The requests for one note: one, or several where it is long, each of whole claims with their surroundings."""
         return [self._question(note, first, last) for first, last in chunks(note.claims)]
 
     def _question(self, note: Note, first: int, last: int) -> Question:
@@ -184,12 +184,12 @@ _QUESTION = "Label claims {first} to {last} ({n_claims} in all) of this note."
 
 
 def _fence_marked(code: str, name: str, text: str) -> str:
-    """A fence around a text that our own marks, which hold the code, were put into; the text itself does not hold it."""
+    """A fence around a text into which our marks, which hold the code, were put; the text itself does not hold it."""
     return f"<<<{code} {name}\n{fence.showable(text)}\n{code}>>>"
 
 
 def chunks(claims: Sequence[Claim]) -> list[tuple[int, int]]:
-    """Index ranges [first, last) of claims that are asked together: bounded in number and in text, cut between claims."""
+    """Index ranges [first, last) of claims asked together: bounded in number and in text, cut between claims."""
     out, first = [], 0
     for n in range(1, len(claims) + 1):
         if n == len(claims) or n - first == MAX_CLAIMS or claims[n].end - claims[first].start > MAX_CHARS:

@@ -93,10 +93,12 @@ class FateTask:
                 "You follow claims from one note about GPU kernels into the next. Follow the rubric exactly.",
                 described(self.rubric, "fate"),
                 fence.RULE,
-                "The fenced `claim` stood in the source note. `candidates` are the sentences of the next note that are nearest to it "
-                "in wording; the fate may rest on another sentence of `next note`. A quotation is copied letter for letter out of "
-                "`next note`, without the fence; it is looked up, and one that is not found voids the answer. Answer with JSON and "
-                f'nothing else: {{"fate": ..., "quotation": "..."}}. With {" or ".join(self.silent)} the quotation is empty.',
+                "The fenced `claim` stood in the source note. `candidates` are the sentences of the next note "
+                "that are nearest to it in wording; the fate may rest on another sentence of `next note`. A "
+                "quotation is copied letter for letter out of `next note`, without the fence; it is looked up, "
+                "and one that is not found voids the answer. Answer with JSON and "
+                f'nothing else: {{"fate": ..., "quotation": "..."}}. With {" or ".join(self.silent)} the quotation '
+                "is empty.",
             )
         )
 

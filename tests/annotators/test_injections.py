@@ -34,7 +34,8 @@ def test_outside_the_fences_a_message_does_not_depend_on_the_note(attack):
     note = Note.of(hostile(NOTE, attack))
     question = CONTENT.questions(note)[0]
     n = len(note.claims)
-    due = f"The code of this message is {scripted.code_of(question.user)}.\nLabel claims 1 to {n} ({n} in all) of this note."
+    code = scripted.code_of(question.user)
+    due = f"The code of this message is {code}.\nLabel claims 1 to {n} ({n} in all) of this note."
     assert scripted.outside(question.user) == due and question.system == CONTENT.system
     assert TARGET not in fence.outside(question.user)
 
@@ -84,8 +85,8 @@ def test_hostile_kernels_and_notes_do_not_leave_the_fences_of_a_transfer(attack,
             study, "openai:tiny", unsupported=spans.get, base_url=server.url, limits=FAST, progress=False
         )
     due = {
-        f"The code of this message is {scripted.code_of(b['messages'][1]['content'])}.\nGive the fate of the claim in the next note."
-        == scripted.outside(b["messages"][1]["content"])
+        f"The code of this message is {scripted.code_of(b['messages'][1]['content'])}.\n"
+        "Give the fate of the claim in the next note." == scripted.outside(b["messages"][1]["content"])
         for b in server.bodies
     }
     assert due == {True} and summary.n_asked == len(spans[next(iter(spans))])

@@ -1,4 +1,4 @@
-"""The panel's verbs over real HTTP: what is there is not asked again, what comes is written, caps stop between requests."""
+"""The panel's verbs over HTTP: what is there is not asked again, what comes is kept, caps stop between requests."""
 
 import json
 import time
@@ -95,6 +95,7 @@ def test_all_requests_of_a_task_share_their_prefix(tmp_path):
 
 def test_bad_answers_are_counted_by_reason_and_not_asked_again(tmp_path):
     study = study_of_notes(tmp_path, 6)
+
     def plan(body, n):
         return (
             "no-json"
@@ -105,6 +106,7 @@ def test_bad_answers_are_counted_by_reason_and_not_asked_again(tmp_path):
             if "2051" in str(body)
             else None
         )  # noqa: E731
+
     with Server(plan) as server:
         summary = annotate(study, server)
         assert annotate(study, server).n_asked == 0

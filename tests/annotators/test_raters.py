@@ -37,8 +37,10 @@ def test_a_panel_file_names_raters_repeats_and_limits(tmp_path):
     (tmp_path / "prices.yaml").write_text("b: {input_usd: 1, output_usd: 2}\n")
     file = tmp_path / "panel.yaml"
     file.write_text(
-        "prices: prices.yaml\nlimits: {max_tokens: 5000, concurrency: 3}\nraters:\n  - embedded\n  - rater: openai:a\n    repeats: 2\n"
-        "    temperature: 0.2\n    base_url: http://127.0.0.1:9/v1\n    limits: {requests_per_minute: 60}\n  - openai:b\n"
+        "prices: prices.yaml\nlimits: {max_tokens: 5000, concurrency: 3}\nraters:\n  - embedded\n"
+        "  - rater: openai:a\n    repeats: 2\n"
+        "    temperature: 0.2\n    base_url: http://127.0.0.1:9/v1\n"
+        "    limits: {requests_per_minute: 60}\n  - openai:b\n"
     )
     found, budget = seats.seats(file, base_url="http://127.0.0.1:8/v1")
     assert [(s.rater.name, s.repeat) for s in found] == [

@@ -94,7 +94,8 @@ def test_killed_at_random_instants_every_item_is_recorded_once(tmp_path):
         counts = Counter(line["note_sha256"] for line in lines(study, "annotations"))
         n_answers = len(logged(log))
         print(
-            f"kill test: {N_ITEMS} items, {n_killed} kills, {len(counts)} recorded once, {n_answers} answered requests, "
+            f"kill test: {N_ITEMS} items, {n_killed} kills, {len(counts)} recorded once, "
+            f"{n_answers} answered requests, "
             f"{n_again} of them in flight at a kill, {n_twice} answered twice within one run"
         )
         assert set(counts) == set(keys.values()) and set(counts.values()) == {1}

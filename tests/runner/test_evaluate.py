@@ -77,7 +77,8 @@ def test_the_other_half_of_the_processors_pair_passes():
         ("def solve(x, w):\n    return None\n", "correctness", "plain numpy.ndarray is due"),
         ("def solve(x, w):\n    return [[1.0]]\n", "correctness", "plain numpy.ndarray is due"),
         (
-            "class Bad(Exception):\n    def __str__(self):\n        raise SystemExit\ndef solve(x, w):\n    raise Bad\n",
+            "class Bad(Exception):\n    def __str__(self):\n        raise SystemExit\n"
+            "def solve(x, w):\n    raise Bad\n",
             "correctness",
             "Bad",
         ),

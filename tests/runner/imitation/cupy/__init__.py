@@ -1,4 +1,4 @@
-"""An imitation of the few CuPy calls that the evaluator makes, over shared host memory, to try its GPU branches with no GPU."""
+"""An imitation of the few CuPy calls of the evaluator, over shared host memory, to try its GPU branches with no GPU."""
 
 import atexit
 import ctypes
