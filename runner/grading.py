@@ -140,13 +140,12 @@ class Run:
         """One call with the DSL's kernels held back: a right answer without them was made by something else."""
         draw = self.draws.next()
         call = self.session.call(draw.inputs, held=True)
-        if call.fault is None and guard.claims_fault(call.claims, draw.own(), self.array_type) is None:
-            if draw.check(call.outputs).ok:
-                raise Fault(
-                    "guard",
-                    f"the answer does not depend on {self.session.plugin.NAME}: "
-                    "it stays right with its kernels held back",
-                )
+        honest = call.fault is None and guard.claims_fault(call.claims, draw.own(), self.array_type) is None
+        if honest and draw.check(call.outputs).ok:
+            raise Fault(
+                "guard",
+                f"the answer does not depend on {self.session.plugin.NAME}: it stays right with its kernels held back",
+            )
 
     def judge(self, flags: dict, mapped: set[str]) -> None:
         """What can only be said at the end: owners of the kernels, processes, foreign code, impossible times."""

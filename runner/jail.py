@@ -49,7 +49,7 @@ class Child:
             device,
             str(self.uid or 0),
         ]
-        self.output = open(self.folder / "output", "w+b")
+        self.output = open(self.folder / "output", "w+b")  # noqa: SIM115  (closed with the child)
         self.process = subprocess.Popen(
             command,
             cwd=self.scratch,
