@@ -32,11 +32,14 @@ class Triple:
 def transfers(attempts: Iterable[Attempt]) -> list[Triple]:
     """Every transfer that a study began, ordered by model, problem, direction, replicate and generation.
 
-    A direction is begun by its conditioned attempt, or by two solos of one cell and replicate in two DSLs.
+    A direction is begun by its conditioned attempt, or by two solos of one cell and replicate in two DSLs. A/A twins
+    and ablations belong to no transfer.
     """
     solos: dict[tuple, Attempt] = {}
     conditioned: dict[tuple, Attempt] = {}
     for a in attempts:
+        if not a.ordinary:
+            continue
         cell = (a.model, a.problem, a.replicate)
         if a.arm is Arm.SOLO:
             solos[(*cell, a.dsl)] = a

@@ -145,7 +145,10 @@ class Attempt(Record):
     """One finished agent run on one variant (problem × DSL) in one arm.
 
     A conditioned attempt names the DSL its note came from (`source_dsl`) and the note's digest; a solo attempt has
-    neither. `note_sha256` is the note that this attempt left behind.
+    neither. `note_sha256` is the note that this attempt left behind; `distilled_note_sha256` are the notes that one
+    standard request each made of it. An A/A twin (`aa` = 1, 2 …) repeats an attempt of its cell with nothing changed;
+    an ablation (`ablation` = its name) is a conditioned attempt that was given an edited note. Neither is ever paired
+    as an ordinary attempt.
     """
 
     model: Annotated[str, Field(min_length=1, max_length=300)]
@@ -158,12 +161,16 @@ class Attempt(Record):
     generation: Count = 0
     source_dsl: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")] | None = None
     source_note_sha256: Sha256 | None = None
+    aa: Annotated[int, Field(ge=1)] | None = None
+    ablation: Annotated[str, Field(pattern=r"^[a-z0-9]{1,40}$")] | None = None
     state: State = State.FINISHED
     reason: str | None = None
     verdict: Verdict | None = None
     submissions: tuple[Submission, ...] = ()
     kernel_sha256: Sha256 | None = None
     note_sha256: Sha256 | None = None
+    distilled_note_sha256: tuple[Sha256, ...] | None = None
+    transcript_sha256: Sha256 | None = None
     problem_sha256: Sha256 | None = None
     prompt_sha256: dict[str, Sha256] = Field(default_factory=dict)
     usage: Usage | None = None
@@ -177,6 +184,8 @@ class Attempt(Record):
         if self.arm is Arm.SOLO:
             if self.source_dsl is not None or self.source_note_sha256 is not None:
                 raise ValueError("a solo attempt has no source DSL and was given no note")
+            if self.ablation is not None:
+                raise ValueError("only a conditioned attempt has a note that an ablation could edit")
         else:
             if self.source_dsl is None:
                 raise ValueError("a conditioned attempt names its source_dsl")
@@ -200,7 +209,22 @@ class Attempt(Record):
 
     @property
     def key(self) -> str:
-        """The attempt's name within a study: model, problem, replicate, arm and DSL (and generation past the first)."""
-        arm = f"solo_{self.dsl}" if self.arm is Arm.SOLO else f"{self.direction}_note"
-        tail = f"_g{self.generation}" if self.generation > 1 else ""
-        return f"{self.model}/p{self.problem:02d}_r{self.replicate}_{arm}{tail}"
+        """The attempt's name within a study: model, problem, replicate, arm and DSL.
+
+        Generations past the first, ablations and A/A twins have their own tails.
+        """
+        return key_of(self)
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether this attempt may stand in a transfer: no A/A twin and no ablation."""
+        return self.aa is None and self.ablation is None
+
+
+def key_of(who: Any) -> str:
+    """The key of an attempt, or of whatever else has its coordinates as attributes (an order)."""
+    arm = f"solo_{who.dsl}" if who.arm is Arm.SOLO else f"{who.source_dsl}2{who.dsl}_note"
+    tail = f"_g{who.generation}" if who.generation > 1 else ""
+    tail += f"_x{who.ablation}" if who.ablation else ""
+    tail += f"_aa{who.aa}" if who.aa else ""
+    return f"{who.model}/p{who.problem:02d}_r{who.replicate}_{arm}{tail}"
