@@ -1,7 +1,7 @@
 """One study analysed: transfers, labels, tables and the sentences that the report opens with, each made once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from annotators import rubric as rubrics
@@ -37,10 +37,13 @@ class Analysis:
     study_digest: str
     seed: int
     calibration: Calibration | None = None
+    _rubrics: dict[str, rubrics.Rubric] = field(default_factory=dict, repr=False)
 
     def rubric(self, task: str) -> rubrics.Rubric:
         """The rubric in force for a task (`content`, `attribution`, `fate`)."""
-        return rubrics.load(task)
+        if task not in self._rubrics:
+            self._rubrics[task] = rubrics.load(task)
+        return self._rubrics[task]
 
     @cached_property
     def resolved(self) -> list[Transfer]:

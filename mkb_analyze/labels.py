@@ -72,9 +72,13 @@ class Labels:
             out.setdefault(key, []).append(value)
         return out
 
-    def categories(self, note_sha256: str | None) -> set[str]:
+    def categories(self, note_sha256: str | None) -> frozenset[str]:
         """The labels that any claim of the note carries; empty for a note that was not annotated."""
-        return {c.label for c in self.notes.get(note_sha256 or "", ()) if c.label is not None}
+        return self._categories.get(note_sha256 or "", frozenset())
+
+    @cached_property
+    def _categories(self) -> dict[str, frozenset[str]]:
+        return {sha: frozenset(c.label for c in cs if c.label is not None) for sha, cs in self.notes.items()}
 
 
 def vote(by_rater: dict[str, str | None]) -> Votes:

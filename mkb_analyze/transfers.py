@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -197,9 +197,17 @@ def standing_of(source: Tier, solo: Tier) -> Standing:
 
 def build(attempts: Iterable[Attempt], settings: Settings = Settings()) -> list[Transfer]:
     """All transfers of a study, resolved or not, ordered by model, problem, direction and replicate."""
-    if settings.baseline == "pooled":
+    (found,) = sweep(attempts, [settings])
+    return found
+
+
+def sweep(attempts: Iterable[Attempt], several: Sequence[Settings]) -> Iterator[list[Transfer]]:
+    """The transfers under each of several settings (of one baseline), paired once."""
+    if {s.baseline for s in several} == {"pooled"}:
         attempts = pooled_baseline(list(attempts))
-    return [_judge(triple, settings) for triple in pairing.transfers(attempts)]
+    unjudged = [_unjudged(triple) for triple in pairing.transfers(attempts)]
+    for settings in several:
+        yield [_judge(t, settings) for t in unjudged]
 
 
 def references(attempts: Sequence[Attempt]) -> dict[tuple, list[float]]:
@@ -226,8 +234,8 @@ def pooled_baseline(attempts: Sequence[Attempt]) -> list[Attempt]:
     return out
 
 
-def _judge(triple: pairing.Triple, settings: Settings) -> Transfer:
-    base = Transfer(
+def _unjudged(triple: pairing.Triple) -> Transfer:
+    return Transfer(
         model=triple.model,
         problem=triple.problem,
         problem_name=triple.problem_name,
@@ -242,15 +250,18 @@ def _judge(triple: pairing.Triple, settings: Settings) -> Transfer:
         skipped=triple.skipped,
         reason=triple.reason,
     )
-    if triple.reason is not None:
+
+
+def _judge(base: Transfer, settings: Settings) -> Transfer:
+    if base.reason is not None:
         return base
-    source, solo = tier(triple.source, settings), tier(triple.target_solo, settings)
-    final = triple.target_solo if triple.skipped else triple.conditioned
-    ratio = effective_speedup(final, settings) / effective_speedup(triple.target_solo, settings)
-    both = final.verdict.passed and triple.target_solo.verdict.passed
-    raw = final.verdict.speedup / triple.target_solo.verdict.speedup if both else None
+    source, solo = tier(base.source, settings), tier(base.target_solo, settings)
+    final = base.target_solo if base.skipped else base.conditioned
+    ratio = effective_speedup(final, settings) / effective_speedup(base.target_solo, settings)
+    both = final.verdict.passed and base.target_solo.verdict.passed
+    raw = final.verdict.speedup / base.target_solo.verdict.speedup if both else None
     conditioned = tier(final, settings)
-    neutral = triple.skipped or (conditioned is Tier.FAILED and solo is Tier.FAILED)
+    neutral = base.skipped or (conditioned is Tier.FAILED and solo is Tier.FAILED)
     return Transfer(
         **{
             **vars(base),

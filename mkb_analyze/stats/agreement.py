@@ -71,7 +71,7 @@ def cohen_kappa(
     Items that one rater left out are dropped. Unused `levels` count: they space the weights. The observed share is
     the unweighted one.
     """
-    first, second = codes(list(a), levels), codes(list(b), levels)
+    first, second = codes(a, levels), codes(b, levels)
     both = (first >= 0) & (second >= 0)
     n, q = int(both.sum()), len(levels)
     method = f"Cohen kappa, {weights}; Fleiss-Cohen-Everitt standard error, Fisher z"

@@ -42,13 +42,19 @@ class SignedRank:
 def _law(ranks: np.ndarray) -> np.ndarray:
     """P(twice the sum of a random half of the ranks = k), k = 0, 1 ...: each rank is in with probability 1/2."""
     doubled = np.rint(2 * ranks).astype(int)
-    law = np.ones(1)
-    for step in doubled:
-        grown = np.zeros(len(law) + step)
-        grown[: len(law)] += law / 2
-        grown[step:] += law / 2
-        law = grown
-    return law
+    # all sums are multiples of the steps' common divisor (2 without ties at a half): the array is that much shorter
+    unit = int(np.gcd.reduce(doubled, initial=0)) or 1
+    law, top = np.zeros(int(doubled.sum()) // unit + 1), 0
+    law[0] = 1.0
+    for step in np.sort(doubled) // unit:
+        law[: top + 1] /= 2
+        law[step : top + step + 1] += law[: top + 1].copy()
+        top += step
+    if unit == 1:
+        return law
+    spread = np.zeros(int(doubled.sum()) + 1)
+    spread[::unit] = law
+    return spread
 
 
 def _exact(ranks: np.ndarray, w_plus: float) -> tuple[float, float, float]:
@@ -73,6 +79,20 @@ def _hodges_lehmann_interval(d: np.ndarray, ranks: np.ndarray, level: float) -> 
     if cut == 0:
         return -math.inf, math.inf
     return float(walsh[cut - 1]), float(walsh[len(walsh) - cut])
+
+
+def signed_rank_p(x: Sequence[float]) -> float:
+    """The two-sided p of `signed_rank(x)` alone, without the shift whose interval sorts all pairs; NaN without a nonzero."""
+    d = np.round(paired_values(x, np.zeros(len(x)))[0], DECIMALS)
+    kept = d[d != 0]
+    if not len(kept):
+        return math.nan
+    ranks = stats.rankdata(np.abs(kept))
+    w_plus = float(ranks[kept > 0].sum())
+    if len(kept) <= MAX_EXACT:
+        return _exact(ranks, w_plus)[0]
+    z = (w_plus - ranks.sum() / 2) / math.sqrt(float((ranks**2).sum()) / 4)
+    return float(min(1.0, 2 * stats.norm.sf(abs(z))))
 
 
 def signed_rank(

@@ -39,6 +39,10 @@ def agreement(labels: Labels, content: Rubric, attribution: Rubric, fate: Rubric
     for task, votes, clusters, levels, kind in tasks:
         rows += _rows(task, votes, clusters, levels, kind, how)
     notes = () if rows else ("One rater alone: agreement needs two readings of the same items.",)
+    for task, votes, _, levels, _ in tasks:
+        n_strange = sum(said is not None and said not in levels for v in votes for said in v.by_rater.values())
+        if n_strange:
+            notes += (f"{n_strange} labels of {task} are not in the rubric in force and are left out.",)
     return Table(
         "agreement",
         "Agreement of raters",
@@ -56,19 +60,21 @@ def _rows(
     raters = sorted({r for v in votes for r, said in v.by_rater.items() if said is not None})
     if len(raters) < 2:
         return []
-    rated = [[v.by_rater.get(r) for r in raters] for v in votes]
-    keep = [i for i, row in enumerate(rated) if sum(x is not None for x in row) >= 2]
-    rated = [rated[i] for i in keep]
+    # Labels as their places in the scale, NaN where there is none: the same numbers for every coefficient and label.
+    place = {level: float(i) for i, level in enumerate(levels)}
+    rated = np.array([[place.get(v.by_rater.get(r), np.nan) for r in raters] for v in votes], dtype=float)
+    keep = np.flatnonzero((~np.isnan(rated)).sum(1) >= 2)
+    rated = rated[keep]
     groups = [clusters[i] for i in keep] if clusters is not None else None
     names = ", ".join(raters)
-    rows = [_row(task, names, "all", rated, groups, list(levels), kind, how, None)]
+    rows = [_row(task, names, "all", rated, groups, list(range(len(levels))), kind, how, None)]
     # Yes/no for each label, with the label's share of all ratings beside it.
-    for level in levels:
-        share = np.mean([x == level for row in rated for x in row if x is not None]) if rated else np.nan
+    for k, level in enumerate(levels):
+        share = float((rated == k).sum() / max((~np.isnan(rated)).sum(), 1))
         if not share > 0:
             continue
-        yes_no = [[None if x is None else int(x == level) for x in row] for row in rated]
-        rows.append(_row(task, names, level, yes_no, groups, [0, 1], "nominal", how, float(share)))
+        yes_no = np.where(np.isnan(rated), np.nan, rated == k)
+        rows.append(_row(task, names, level, yes_no, groups, [0, 1], "nominal", how, share))
     return rows
 
 
@@ -76,20 +82,20 @@ def _row(
     task: str,
     names: str,
     label: str,
-    rated: list,
+    rated: np.ndarray,
     groups: list | None,
     levels: list,
     kind: str,
     how: Resampling,
     base_rate: float | None,
 ) -> dict:
-    two = len(rated[0]) == 2 if rated else False
+    two, some = rated.shape[1] == 2, len(rated) > 0
     weights = "linear" if kind == "ordinal" else "unweighted"
-    if not rated:
+    if not some:
         kappa = undefined("κ", "no item has two ratings")
     elif two:
         kappa = coefficients.cohen_kappa(
-            [r[0] for r in rated], [r[1] for r in rated], levels, weights=weights, level=how.level
+            rated[:, 0], rated[:, 1], levels, weights=weights, level=how.level
         ).value
     else:
         kappa = coefficients.fleiss_general(rated, levels, how.level).value
@@ -100,14 +106,14 @@ def _row(
         "n": len(rated),
         "base_rate": base_rate,
         "raw": percent_agreement(rated, levels, how.level).over_items
-        if rated
+        if some
         else undefined("raw", "no item has two ratings"),
         "alpha": krippendorff_alpha(rated, levels, kind, how.n_resamples, how.rng(), groups, how.level)
-        if rated
+        if some
         else undefined("α", "no item has two ratings"),
         "kappa": kappa,
         "ac1": coefficients.gwet_ac1(rated, levels, how.level).value
-        if rated
+        if some
         else undefined("AC1", "no item has two ratings"),
     }
 

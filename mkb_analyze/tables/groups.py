@@ -116,7 +116,7 @@ def lift(transfers: Sequence[Transfer], name: str, how: Resampling) -> Estimate:
             reason="one problem alone: no interval",
         )
     (pooled,) = bootstrap.cluster_bootstrap([ratio], how.n_resamples, how.rng(), how.level)
-    p = ranks.signed_rank(logs).shift.p
+    p = ranks.signed_rank_p(logs)
     return replace(pooled, p=p, method=f"{pooled.method}; p: Wilcoxon signed rank on log r")
 
 

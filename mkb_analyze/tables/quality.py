@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from annotators.records import Annotation
 from annotators.rubric import Rubric
 from mkb_analyze import transfers as tr
 from mkb_analyze.labels import Labels
@@ -47,9 +46,11 @@ def issues(
     )
     current = {r.id: r.sha256 for r in rubrics}
     stale: dict[tuple[str, str], int] = {}
-    for record in study.read("annotations", Annotation):
-        if current.get(record.rater.rubric_id) not in (None, record.rater.rubric_sha256):
-            key = (record.rater.name, record.rater.rubric_id)
+    # Read as plain lines: the labels were validated when they were loaded.
+    for _, record in study.lines("annotations"):
+        rater = record["rater"]
+        if current.get(rater["rubric_id"]) not in (None, rater["rubric_sha256"]):
+            key = (rater["name"], rater["rubric_id"])
             stale[key] = stale.get(key, 0) + 1
     rows += [
         {
@@ -139,12 +140,9 @@ def sensitivity(attempts: Sequence[Attempt], settings: Settings, how: Resampling
     grid = sorted({(settings.floor, settings.cap, settings.band), *itertools.product(FLOORS, caps, BANDS)})
     base: float | None = None
     rows = []
-    for floor, cap, band in grid:
-        resolved = [
-            t
-            for t in tr.build(attempts, Settings(floor, cap, band, settings.tier_edge, settings.baseline))
-            if t.resolved
-        ]
+    several = [Settings(floor, cap, band, settings.tier_edge, settings.baseline) for floor, cap, band in grid]
+    for (floor, cap, band), transfers in zip(grid, tr.sweep(attempts, several), strict=True):
+        resolved = [t for t in transfers if t.resolved]
         value = lift(resolved, "paired lift", how)
         chosen = (floor, cap, band) == (settings.floor, settings.cap, settings.band)
         base = value.estimate if chosen else base
