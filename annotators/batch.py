@@ -11,6 +11,7 @@ from typing import Any
 from annotators.engine import Present, Run, Seat, Summary, Writer
 from annotators.raters import Outcome
 from annotators.raters.openai_rater import answer_of, total
+from runner import plain_json
 from runner.clock import utc_now
 from runner.completion import Reply, Spent, read, usage_of
 from runner.errors import UserError
@@ -35,7 +36,7 @@ class _State:
         self.parts: list[dict[str, Any]] = []
         if self.file.exists():
             try:
-                self.parts = json.loads(self.file.read_text("utf-8"))["parts"]
+                self.parts = plain_json.loads(self.file.read_text("utf-8"))["parts"]
             except (ValueError, KeyError, TypeError):
                 raise UserError(f"{self.file}: unreadable; delete it, and what it had sent is asked anew") from None
 
@@ -252,7 +253,7 @@ class _SeatBatch:
 def _take(raw: bytes, lines: dict[str, Any]) -> None:
     """Keep one result line under its id; a broken line loses its own item only, the first of two counts."""
     try:
-        line = json.loads(raw)
+        line = plain_json.loads(raw)
         lines.setdefault(line["custom_id"], line)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return

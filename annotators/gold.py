@@ -1,7 +1,6 @@
 """Reads gold: settled labels of claims, with the notes that they stand in."""
 
 import bisect
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from annotators.claims import Claim
 from annotators.rubric import Rubric
 from annotators.tasks.content import Note
-from runner import digests
+from runner import digests, plain_json
 from runner.errors import UserError
 
 SLACK_CHARS = 3  # a gold span and a claim are the same where both ends lie this near
@@ -24,7 +23,7 @@ def read_gold(path: Path, rubric: Rubric) -> list[dict[str, Any]]:
             for number, raw in enumerate(stream, 1):
                 if not raw.strip():
                     continue
-                line = json.loads(raw)
+                line = plain_json.loads(raw)
                 if line["category"] is None:
                     continue
                 if line["category"] not in rubric.answers:
@@ -40,7 +39,7 @@ def read_gold(path: Path, rubric: Rubric) -> list[dict[str, Any]]:
                 )
     except OSError as fault:
         raise UserError(f"{path}: cannot be read ({fault.strerror}); name a gold file") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f"{path}:{number}: no gold line (note, note_sha256, start, end, category)") from None
     if not lines:
         raise UserError(f"{path}: holds no settled label; a gold line has a category")

@@ -5,15 +5,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from runner import digests
+from runner import digests, plain_yaml
 from runner.errors import UserError
 
 HOME = Path(__file__).resolve().parents[1] / "rubrics"
-MAX_BYTES = 500_000
-MAX_DEPTH = 12
 
 Text = Annotated[str, Field(min_length=1, max_length=4000)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
@@ -144,35 +141,12 @@ class Rubric(_Frozen):
         return self.roles[name]
 
 
-class _NoAliases(yaml.SafeLoader):
-    """The safe loader without anchors (a few bytes of nested aliases expand to gigabytes) and without double keys."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.events.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not read")
-        self._depth = getattr(self, "_depth", 0) + 1
-        if self._depth > MAX_DEPTH:
-            raise yaml.YAMLError(f"nested deeper than {MAX_DEPTH}")
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict:
-        keys = [k.value for k, _ in getattr(node, "value", ()) if isinstance(k, yaml.ScalarNode)]
-        if twice := sorted({k for k in keys if keys.count(k) > 1}):
-            raise yaml.YAMLError(f"key {twice[0]} stands twice")
-        return super().construct_mapping(node, deep=deep)
-
-
 def parse(raw: bytes | str, name: str = "rubric") -> Rubric:
     """A rubric from the bytes of its file; UserError, one line, when it is none."""
-    if len(raw) > MAX_BYTES:
-        raise UserError(f"{name}: {len(raw)} bytes, a rubric has at most {MAX_BYTES}; shorten it")
-    try:
-        text = raw.decode("utf-8-sig") if isinstance(raw, bytes) else raw
-        data = yaml.load(text, Loader=_NoAliases)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UserError(f"{name}: no YAML that can be read ({error}); mend the file") from None
+    return _rubric(plain_yaml.parse(raw, name), name)
+
+
+def _rubric(data: Any, name: str) -> Rubric:
     if not isinstance(data, Mapping):
         raise UserError(f"{name}: a rubric is a mapping with id, version, task and labels; see rubrics/content.yaml")
     try:
@@ -188,13 +162,7 @@ def load(path: str | Path) -> Rubric:
     path = Path(path)
     if not path.suffix and not path.exists():
         path = HOME / f"{path.name}.yaml"
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path}: over {MAX_BYTES} bytes; shorten it")
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); name a rubric file") from None
-    return parse(raw, str(path))
+    return _rubric(plain_yaml.load(path, "a rubric file"), str(path))
 
 
 @cache

@@ -5,15 +5,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from annotators import raters as raters_
 from annotators.engine import Seat
+from runner import plain_yaml
 from runner import prices as prices_
 from runner.errors import UserError
 from runner.limits import Budget, Limits
 
-MAX_BYTES = 200_000
+N_REPEATS_MOST = 100
 VARIED = 0.7  # temperature of a rater that is asked more than once, where none is given: at 0 repeats would be echoes
 _CAPS = ("max_usd", "max_tokens", "max_requests")
 _ENTRY = ("rater", "repeats", "temperature", "seed", "base_url", "threshold", "model_file")
@@ -57,19 +56,19 @@ def seats(
     budget = budget or Budget(limits)
     out: list[Seat] = []
     for entry in entries:
-        n = _whole(entry.get("repeats", repeats), "repeats")
+        n = _whole(entry.get("repeats", repeats), "repeats", N_REPEATS_MOST)
         own = _limits(limits, entry.get("limits"), entry["rater"])
-        heat = entry.get("temperature", temperature)
+        heat = _share(entry.get("temperature", temperature), "temperature", 2)
         rater = raters_.make(
             entry["rater"],
             limits=own,
             budget=budget,
-            base_url=entry.get("base_url", base_url),
+            base_url=_text(entry.get("base_url", base_url), "base_url"),
             prices=known,
-            temperature=(0.0 if n == 1 else VARIED) if heat is None else float(heat),
+            temperature=(0.0 if n == 1 else VARIED) if heat is None else heat,
             seed=_whole(entry.get("seed", seed), "seed"),
-            threshold=entry.get("threshold"),
-            model_file=entry.get("model_file"),
+            threshold=_share(entry.get("threshold"), "threshold", 1),
+            model_file=_text(entry.get("model_file"), "model_file"),
         )
         # A rater that computes gives the same labels each time: one seat, however many repeats were asked for.
         out += [Seat(rater, k, own) for k in range(1, (1 if hasattr(rater, "rate_many") else n) + 1)]
@@ -77,14 +76,7 @@ def seats(
 
 
 def _panel_file(path: Path, limits: Limits) -> tuple[list[dict[str, Any]], Limits, Path | None]:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path}: over {MAX_BYTES} bytes; a panel file names a few raters")
-        data = yaml.safe_load(path.read_text("utf-8"))
-    except OSError as fault:
-        raise UserError(f"{path}: cannot be read ({fault.strerror}); name a panel file") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        raise UserError(f"{path}: no YAML that can be read; see docs/raters.md for a panel file") from None
+    data = plain_yaml.load(path, "a panel file; see docs/raters.md")
     if not isinstance(data, dict) or not isinstance(data.get("raters"), list):
         raise UserError(f"{path}: a panel file has a list `raters`; see docs/raters.md")
     if unknown := sorted(set(map(str, data)) - {"raters", "limits", "prices"}):
@@ -117,7 +109,22 @@ def _limits(base: Limits, given: Any, where: Any) -> Limits:
     return replace(base, **given)
 
 
-def _whole(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{name} {value!r}: a whole number of at least 1 is due")
+def _whole(value: Any, name: str, most: int = 2**63 - 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise UserError(f"{name} {str(value)[:60]}: a whole number from 1 to {most} is due")
     return value
+
+
+def _share(value: Any, name: str, most: float) -> float | None:
+    """A number from 0 to `most`, or None where none was given."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+        raise UserError(f"{name} {str(value)[:60]!r}: a number from 0 to {most:g} is due")
+    return float(value)
+
+
+def _text(value: Any, name: str) -> str | None:
+    if value is not None and not isinstance(value, (str, Path)):
+        raise UserError(f"{name} {str(value)[:60]!r}: a text is due")
+    return None if value is None else str(value)

@@ -1,7 +1,6 @@
 """Is a study whole: every line, every text, every digest that a line names; and the few repairs that lose nothing."""
 
 import hashlib
-import json
 import re
 import stat
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from annotators.records import Adjudication, Annotation, Attribution, Fate
-from runner import digests
+from runner import digests, plain_json
 from runner.errors import UserError
 from runner.records import Attempt
 from runner.study import TABLES, Study, set_aside_torn_tail
@@ -144,8 +143,8 @@ def _table(study: Study, table: str, named: dict[str, dict[str, str]], repair: b
                 continue
             where = f"{file.name}:{number}"
             try:
-                record = _KINDS[table].model_validate(json.loads(raw))
-            except (ValueError, RecursionError) as fault:
+                record = _KINDS[table].model_validate(plain_json.loads(raw))
+            except ValueError as fault:
                 yield Finding(Level.FAULT, where, _said(fault), "mend or delete that line")
                 continue
             digest = hashlib.sha256(raw).digest()

@@ -182,7 +182,12 @@ def _quoted(argv: list[str]) -> list[str]:
         if word.startswith("--") and "=" in word:
             name, value = word.split("=", 1)
             out.append(f"{name}={_literal(value)}")
-        elif word.startswith("-") and not re.fullmatch(r"-?\d.*", word) or len(out) == 0 or re.fullmatch(r"[a-z][a-z-]*", word):
+        elif (
+            word.startswith("-")
+            and not re.fullmatch(r"-?\d.*", word)
+            or len(out) == 0
+            or re.fullmatch(r"[a-z][a-z-]*", word)
+        ):
             out.append(word)
         else:
             out.append(_literal(word))

@@ -222,7 +222,9 @@ def _note(
             Annotation(
                 note_sha256=sha,
                 rater=rater,
-                claims=tuple(ClaimLabel(start=a, end=b, label=label) for (a, b), label in zip(spans, said, strict=False)),
+                claims=tuple(
+                    ClaimLabel(start=a, end=b, label=label) for (a, b), label in zip(spans, said, strict=False)
+                ),
             )
         )
     return sha, closed, out

@@ -54,6 +54,10 @@ class Settings:
     baseline: str = "own"
 
     def __post_init__(self):
+        for name in ("floor", "cap", "band", "tier_edge"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise UserError(f"{name} {str(value)[:60]!r}: a number is due")
         if not 0 < self.floor < self.cap < math.inf:
             raise UserError(f"floor {self.floor}, cap {self.cap}: 0 < floor < cap is due; the defaults are 0.25 and 4")
         if not 0 <= self.band < math.inf:
@@ -70,6 +74,8 @@ class Settings:
     def of(cls, manifest: dict[str, Any], **given: Any) -> "Settings":
         """The defaults, then what the study's manifest says under `settings`, then what was given (None: not given)."""
         own = manifest.get("settings") or {}
+        if not isinstance(own, dict):
+            raise UserError(f"study.json: settings {str(own)[:60]!r} is no object; name floor, cap, band … in it or drop it")
         known = {k: v for k, v in own.items() if k in cls.__dataclass_fields__}
         return cls(**{**known, **{k: v for k, v in given.items() if v is not None}})
 

@@ -1,12 +1,12 @@
 """Reads a server's response: the answer's text, or why it is none, the tokens used, the wait asked for."""
 
 import email.utils
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner import plain_json
 from runner.records import Usage
 
 MAX_REPLY_CHARS = 200_000
@@ -61,8 +61,8 @@ class Spent:
 def body_of(content: bytes) -> Any:
     """A body as JSON; None where it is none."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return plain_json.loads(content)
+    except ValueError:
         return None
 
 

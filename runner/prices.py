@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from runner import plain_yaml
 from runner.errors import UserError
 from runner.records import Usage
 
@@ -39,12 +39,7 @@ def load(path: str | Path) -> dict[str, Price]:
     Raises:
         UserError: the file is missing, is no such mapping, or holds a price that is no number.
     """
-    try:
-        data = yaml.safe_load(Path(path).read_text("utf-8"))
-    except OSError as fault:
-        raise UserError(f"{path}: cannot be read ({fault.strerror}); name a price file") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        raise UserError(f"{path}: no YAML that can be read; see docs/raters.md for a price file") from None
+    data = plain_yaml.load(path, "a price file; see docs/raters.md")
     if not isinstance(data, dict):
         raise UserError(f"{path}: a price file maps model names to input_usd and output_usd; see docs/raters.md")
     prices = {}

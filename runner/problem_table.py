@@ -1,11 +1,10 @@
 """The figures of `problems/README.md`: cost, floor and GPU measurement of every problem, and the refusal table."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from runner import catalogue
+from runner import catalogue, plain_json
 from runner.catalogue import Problem
 from runner.errors import UserError
 from runner.problem_check import H200, MUTANTS, Device, Quality, floor_ms, quality
@@ -40,7 +39,7 @@ def measured(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        record = json.loads(path.read_text("utf-8"))
+        record = plain_json.loads(path.read_text("utf-8"))
         record["device"]["name"], record["problems"].items()
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{path}: not a record of benchmarks/problems_gpu.py; write it anew on a GPU") from None

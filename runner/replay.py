@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner import catalogue, digests, dsls
+from runner import catalogue, digests, dsls, plain_json
 from runner.errors import UserError
 from runner.records import Arm, Attempt, State, Submission, Verdict
-from runner.study import Study
+from runner.study import Study, set_aside_torn_tail
 
 _FOLDER = re.compile(r"p(\d{1,3})_r(\d{1,4})_(?:solo_([a-z0-9]+)|([a-z0-9]+)2([a-z0-9]+))")
 _SUBMISSION = re.compile(r"s(\d+)\.py")
@@ -87,13 +87,15 @@ class Verdicts:
         self.known: dict[tuple[int, str, str], list[Verdict]] = {}
         self.n = 0
         if path.exists():
-            for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            set_aside_torn_tail(path)
+            for number, line in enumerate(path.read_bytes().splitlines(), 1):
                 try:
-                    value = json.loads(line)
+                    value = plain_json.loads(line)
                     key = (value["problem"], value["dsl"], value["kernel_sha256"])
                     self.known.setdefault(key, []).append(Verdict.model_validate(value["verdict"]))
                 except (ValueError, KeyError, TypeError) as fault:
-                    raise UserError(f"{path}:{number}: no verdict ({fault}); mend or delete that line") from None
+                    told = " ".join(str(fault).split())[:200]
+                    raise UserError(f"{path}:{number}: no verdict ({told}); mend or delete that line") from None
 
     def of(self, folder: Folder, kernel: Path, grade: Grade, latest: bool = False) -> Verdict:
         """The first verdict of that kernel (what a submission was shown) or the latest (the final grading).

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from runner import digests
+from runner import digests, plain_json
 from runner.errors import UserError
 from runner.records import SCHEMA_VERSION, Attempt, Record
 
@@ -41,7 +41,7 @@ class Study:
                 f"{self.path}: no study here (study.json is missing); give the folder that a run or import made"
             )
         try:
-            self.manifest: dict[str, Any] = json.loads(manifest.read_text("utf-8"))
+            self.manifest: dict[str, Any] = plain_json.loads(manifest.read_text("utf-8"))
         except (ValueError, OSError) as fault:
             raise UserError(f"{manifest}: unreadable ({fault}); restore it from a copy of the study") from None
         version = self.manifest.get("schema_version") if isinstance(self.manifest, dict) else None
@@ -87,10 +87,10 @@ class Study:
                 if not raw.strip():
                     continue
                 try:
-                    value = json.loads(raw)
+                    value = plain_json.loads(raw)
                     if not isinstance(value, dict):
                         raise ValueError("not an object")
-                except (ValueError, RecursionError) as fault:
+                except ValueError as fault:
                     if not whole:
                         warnings.warn(
                             f"{file}:{number}: the last line is torn; it is left out and will be redone",
@@ -252,7 +252,7 @@ def set_aside_torn_tail(file: Path) -> None:
         if not tail:
             return
         try:
-            whole = isinstance(json.loads(tail), dict)
+            whole = isinstance(plain_json.loads(tail), dict)
         except ValueError:
             whole = False
         if whole:

@@ -11,7 +11,7 @@ from annotators.tasks import Answer
 from annotators.tasks.content import Note, chunks
 from annotators.tasks.fate import TracedClaim
 from annotators.views import TransferView
-from runner import digests
+from runner import digests, plain_json
 from runner.clock import utc_now
 from runner.errors import UserError
 
@@ -52,7 +52,7 @@ class FileRater:
 
     def _take(self, raw: bytes, number: int) -> None:
         try:
-            line = json.loads(raw)
+            line = plain_json.loads(raw)
             if "fate" in line:
                 self.fates[(_transfer_key(line["transfer"]), int(line["start"]), int(line["end"]))] = line
             elif "transfer" in line:
@@ -62,7 +62,7 @@ class FileRater:
                     self._claim(line["note_sha256"], claim)
             else:
                 self._claim(line["note_sha256"], line)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise UserError(
                 f"{self.path}:{number}: no label of a claim, transfer or fate; see docs/raters.md"
             ) from None

@@ -55,7 +55,7 @@ def decision(result: Any, rubric: Rubric, text: str = "", cause_due: bool = True
     found: dict[str, str] = {}
     for r in parts:
         name = r.get("from_name")
-        if name not in allowed:
+        if not isinstance(name, str) or name not in allowed:
             raise Unusable(f"{name!r} is no question of this page")
         if name in found:
             raise Unusable(f"{name} is answered twice")
@@ -94,7 +94,7 @@ def _claims(parts: list[dict[str, Any]], rubric: Rubric, text: str) -> list[dict
             if region["label"] is not None:
                 raise Unusable(f"{at} has two labels")
             region["label"] = _one(r["value"].get("labels"), rubric.answers, f"{at} label")
-        elif name in flags:
+        elif isinstance(name, str) and name in flags:
             if flags[name].id in region["flags"]:
                 raise Unusable(f"{at}: {flags[name].id} is answered twice")
             region["flags"][flags[name].id] = _one(r["value"].get("choices"), flags[name].ids, f"{at} {flags[name].id}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from annotators.rubric import Rubric, Scale
+from runner import plain_json
 from runner.records import Usage
 
 MAX_RAW_CHARS = 4000
@@ -50,7 +51,7 @@ def parsed(text: str) -> dict[str, Any]:
         if candidate is None:
             continue
         try:
-            value = json.loads(candidate)
+            value = plain_json.loads(candidate)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):

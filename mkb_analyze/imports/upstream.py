@@ -1,6 +1,5 @@
 """The published harness's store (`results/<model>/`) as a study; half-missing trials keep their reason."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mkb_analyze.imports.notes import Imported
-from runner import catalogue
+from runner import catalogue, plain_json
 from runner.errors import UserError
 from runner.records import Arm, Attempt, Stage, State, Submission, Usage, Verdict
 from runner.study import Study
@@ -161,7 +160,7 @@ def _submissions(file: Path) -> Iterator[Submission]:
         return
     for index, line in enumerate((l for l in lines if l.strip()), 1):
         try:
-            value = json.loads(line)
+            value = plain_json.loads(line)
             verdict, fault = _verdict(value.get("rewards"), {"eval_sec": value.get("eval_sec")})
             yield Submission(
                 index=index,
@@ -170,7 +169,7 @@ def _submissions(file: Path) -> Iterator[Submission]:
                 verdict=verdict,
                 remark=str(value["note"])[:4000] if value.get("note") else fault,
             )
-        except (ValueError, AttributeError, RecursionError):
+        except (ValueError, AttributeError):
             yield Submission(index=index, counted=False, remark="unreadable line")
 
 
@@ -196,10 +195,10 @@ def _json(file: Path) -> Any:
     try:
         if file.stat().st_size > _MAX_BYTES:
             return ...
-        return json.loads(file.read_bytes())
+        return plain_json.loads(file.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return ...
 
 

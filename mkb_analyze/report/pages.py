@@ -218,7 +218,10 @@ class Pages:
             figures.stacked(names, parts, "transfers"),
             "standing",
             "Outcomes within each relative standing of the source.",
-            "; ".join(f"{n}: {r['n_helped']} helped, {r['n_harmed']} harmed of {r['n']}" for n, r in zip(names, rows, strict=False)),
+            "; ".join(
+                f"{n}: {r['n_helped']} helped, {r['n_harmed']} harmed of {r['n']}"
+                for n, r in zip(names, rows, strict=False)
+            ),
             "standing",
         )
 

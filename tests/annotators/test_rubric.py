@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from annotators import rubric
 from annotators.rubric import load, parse, shipped
+from runner import plain_yaml
 from runner.errors import UserError
 
 
@@ -91,7 +91,7 @@ def test_a_bad_file_is_one_line(text, word):
 
 
 def test_a_huge_file_is_refused_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr(rubric, "MAX_BYTES", 100)
+    monkeypatch.setattr(plain_yaml, "MAX_BYTES", 100)
     path = tmp_path / "big.yaml"
     path.write_text("x" * 101)
     with pytest.raises(UserError, match="100 bytes"):
