@@ -1,5 +1,6 @@
 """What passes between the two sides: bounded JSON lines on a socket, and words of shared memory for the clock."""
 
+import contextlib
 import json
 import mmap
 import os
@@ -130,8 +131,6 @@ class SharedMemory:
 
     def close(self) -> None:
         self.words.release()
-        try:
+        with contextlib.suppress(BufferError):  # an array still looks at it; the mapping goes with the array
             self.map.close()
-        except BufferError:
-            pass  # an array still looks at it; the mapping goes with the array
         os.close(self.fd)
