@@ -175,10 +175,8 @@ class BorrowedBoxes:
         return found
 
     def fetch(self) -> None:
-        """Bring the draw to the device where there is no IPC, and make this process the device's current one."""
-        if self._at and self.ipc:
-            self.arrays.touch()
-        elif self._at:
+        """Bring the draw to the device where there is no IPC."""
+        if self._at and not self.ipc:
             self.arrays.runtime.memcpy(self._at[0], self._host_at(0), self.layout["n_inbox_bytes"], _H2D)
 
     def blanks(self) -> tuple:

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import gc
 import importlib.util
 import signal
 import socket
@@ -46,13 +47,17 @@ class Worker:
         self.module: Any = None
         self.kernels: Any = None
         self.blanks: tuple = ()
+        self.watched = False
         if device in ("cpu", "cuda"):
             from runner.arrays import open_arrays
 
             self.arrays = open_arrays(device)
+            self.arrays.touch()
             self.arrays.synchronise()
         self.plugin.load()
         self.plugin.install_hooks(self.tally)
+        gc.collect()
+        gc.freeze()  # a collection amid a timed call has only the submission's own objects to look at
 
     def serve(self) -> None:
         """Answer one command after the other until the parent leaves."""
@@ -151,20 +156,24 @@ class Worker:
     def _call(self, message: dict[str, Any]) -> None:
         n, words, arrays = int(message["n"]), self.memory.words, self.arrays
         solve = self._nothing if message.get("nothing") else self.solve
-        self.tally.held, before = bool(message.get("held")), self.tally.n_calls
         inputs = self.boxes.arguments(message["scalars"])
         fault, outputs, child_ms = None, (), None
         base = STATES * n
+        if message.get("rehearse"):
+            self._rehearse(solve, inputs)
+        self.tally.held, before = bool(message.get("held")), self.tally.n_calls
         # Whatever earlier code hung into the interpreter must not run between the data's arrival and the clock's start.
         sys.settrace(None)
         sys.setprofile(None)
         arrays.synchronise()
         sock, hot, fetch = self.lines.sock, self.device == "cuda", self.boxes.fetch
+        touch = _nothing if self.watched else arrays.touch
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         words[ACK] = base + PREPARED
         sock.recv(1)
+        fetch()
+        touch()
         if hot:
-            fetch()
             words[ACK] = base + ARMED
             while words[GO] != n:
                 pass
@@ -193,6 +202,12 @@ class Worker:
             answer["flags"] = self.flags()
         self.lines.send(answer)
 
+    def _rehearse(self, solve: Any, inputs: list) -> None:
+        # Code that has rested is slow code: one call on the draw that still lies here, whose result nobody looks at.
+        with contextlib.suppress(BaseException):
+            solve(*inputs)
+            self.arrays.synchronise()
+
     def _nothing(self, *inputs: Any) -> tuple:
         # What the handshake and a delivery cost is measured with this in the submission's place.
         if self.device == "cuda":
@@ -201,7 +216,8 @@ class Worker:
 
     def _watch(self, message: dict[str, Any]) -> None:
         try:
-            answer = kernel_watch.start() if message.get("on") else {"kernels": kernel_watch.stop()}
+            self.watched = bool(message.get("on"))
+            answer = kernel_watch.start() if self.watched else {"kernels": kernel_watch.stop()}
         except BaseException as fault:
             answer = {"fault": _words(fault, brief=True)}
         self.lines.send(answer)
@@ -213,6 +229,10 @@ class Worker:
             if package in frame.filename and frame.name in self.plugin.COMPILE_FRAMES:
                 return "compile"
         return otherwise
+
+
+def _nothing() -> None:
+    return None
 
 
 def _words(fault: BaseException, brief: bool = False) -> str:

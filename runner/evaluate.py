@@ -11,13 +11,14 @@ import numpy as np
 
 from runner import contract, dsls, guard, walls
 from runner.arrays import n_gpus, open_arrays
+from runner.calls import Broken, Fault
 from runner.catalogue import Problem
 from runner.draws import Draws
 from runner.errors import UserError
 from runner.grading import Grading, Run
 from runner.jail import Child
 from runner.records import Stage, Verdict
-from runner.session import Broken, Fault, Session
+from runner.session import Session
 
 
 def evaluate(
@@ -62,7 +63,11 @@ def evaluate(
         if compile_only:
             _compile(session, text, grading)
         else:
-            _grade(session, Draws(problem, open_arrays(device), size, seed), text, flags, grading, before_timing)
+            draws = Draws(problem, open_arrays(device), size, seed)
+            try:
+                _grade(session, draws, text, flags, grading, before_timing)
+            finally:
+                grading.extra["draws_s"] = draws.watch.spent_s
     except Fault as fault:
         reason, detail = fault.reason, fault.detail
         grading.stage = Stage(fault.stage)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from runner import contract, guard, roofline
+from runner.calls import Call, Fault, Overhead, median_known
 from runner.draws import Draw, Draws
 from runner.records import DeviceKernels, Stage
-from runner.session import Call, Fault, Overhead, Session, median_known
+from runner.session import Session
 
 MIN_REFERENCE_DRAWS = 10
 REFERENCE_BUDGET_S = 20.0
@@ -139,7 +140,7 @@ class Run:
     def _held_call(self) -> None:
         """One call with the DSL's kernels held back: a right answer without them was made by something else."""
         draw = self.draws.next()
-        call = self.session.call(draw.inputs, held=True)
+        call = self.session.call(draw.inputs, held=True, rehearse=True)
         honest = call.fault is None and guard.claims_fault(call.claims, draw.own(), self.array_type) is None
         if honest and draw.check(call.outputs).ok:
             raise Fault(
@@ -184,7 +185,8 @@ class Run:
         self._raise(guard.kernels_fault(self.grading.kernels, dsl))
 
     def _call(self, draw: Draw, stage: str, keep: bool = True, flags: bool = False, cold: bool = True) -> Call:
-        call = self.session.call(draw.inputs, keep=keep, flags=flags, cold=cold)
+        rehearse = stage == "timing"
+        call = self.session.call(draw.inputs, keep=keep, flags=flags, cold=cold, rehearse=rehearse)
         if call.fault is not None:
             where, words = call.fault
             raise Fault(where if where == "compile" else stage, words)

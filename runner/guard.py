@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from runner import dsls
+from runner.calls import Call, Overhead
 from runner.records import DeviceKernels
-from runner.session import Call, Overhead
 
 # Room for honest jitter, in milliseconds and as shares; docs/evaluation.md says how they were chosen.
 CLOCK_SLACK_MS = {"cuda": 0.005, "cpu": 0.05}

@@ -1,64 +1,37 @@
 """One child under the parent's clock: configure, calibrate, load, and call after call with what each one showed."""
 
+import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from runner import dsls
 from runner.arrays import Arrays, is_array
 from runner.boxes import Boxes
+from runner.calls import (
+    Broken,
+    Call,
+    Fault,
+    Overhead,
+    claims_of,
+    count_of,
+    median_known,
+    milliseconds_of,
+    ms_between,
+    plain_of,
+    stage_of,
+)
 from runner.channel import ACK, ARMED, DELIVERED, DONE, FINISHED, GO, PREPARED, STATES, WAKE, Garbled, Gone, Late
 from runner.jail import Child
 
 N_CALIBRATION_CALLS = 12
+REHEARSED_MS = 10.0
 _POLL_S = 0.00002
 _SPIN_S = 0.02
 _N_CORES = os.cpu_count() or 1
-
-
-class Fault(Exception):
-    """What is wrong with a submission: the stage at which it showed, and the reason in one line."""
-
-    def __init__(self, stage: str, reason: str):
-        super().__init__(reason)
-        self.stage, self.reason = stage, " ".join(reason.split("\n", 1)[0].split())[:600]
-        self.detail = reason
-
-
-@dataclass
-class Call:
-    """One call as the parent saw it; all times in milliseconds by the parent's clock but `child_ms`, a claim."""
-
-    parent_ms: float
-    armed_ms: float
-    delivered_ms: float
-    child_ms: float | None
-    idle_cpu_ms: float | None
-    used_cpu_ms: float | None = None
-    delivered_cpu_ms: float | None = None
-    claims: list = field(default_factory=list)
-    outputs: tuple = ()
-    n_dsl_calls: int = 0
-    fault: tuple[str, str] | None = None
-    changed_input: int | None = None
-    n_processes: int = 1
-    n_running: int = 0
-    flags: dict | None = None
-
-
-@dataclass(frozen=True)
-class Overhead:
-    """What the handshake costs with nothing in the submission's place: medians in milliseconds."""
-
-    clock_ms: float
-    armed_ms: float
-    delivered_ms: float
-    used_cpu_ms: float | None
-    delivered_cpu_ms: float | None
 
 
 class Session:
@@ -72,6 +45,7 @@ class Session:
         self.arrays: Arrays | None = None
         self.ipc_fault: str | None = None
         self._n = 0
+        self._last_ms = math.inf
         self._loaded = False
         self.stage = "load"
 
@@ -98,7 +72,7 @@ class Session:
         `fresh_inputs` does between two calls what the timed phase does there: a child that slept while the parent used
         the device takes longer to get ready, and that is no work of a submission.
         """
-        calls = [self.call(fresh_inputs(), nothing=True) for _ in range(N_CALIBRATION_CALLS)][2:]
+        calls = [self.call(fresh_inputs(), nothing=True, rehearse=True) for _ in range(N_CALIBRATION_CALLS)][2:]
         return Overhead(
             clock_ms=statistics.median(c.parent_ms - (c.child_ms or 0.0) for c in calls),
             armed_ms=statistics.median(c.armed_ms for c in calls),
@@ -122,7 +96,7 @@ class Session:
         self._send({"op": "load", "path": "kernel.py"})
         answer = self._receive()
         if not answer.get("ok"):
-            raise Fault(_stage(answer.get("stage"), "load"), str(answer.get("fault") or "import error"))
+            raise Fault(stage_of(answer.get("stage"), "load"), str(answer.get("fault") or "import error"))
         return answer
 
     def build(self) -> int:
@@ -132,7 +106,7 @@ class Session:
         answer = self._receive()
         if not answer.get("ok"):
             raise Fault("compile", str(answer.get("fault") or "compile error"))
-        return _count(answer.get("n_kernels"))
+        return count_of(answer.get("n_kernels"))
 
     def watch(self, on: bool) -> dict[str, Any]:
         """Begin or end the record of device kernels."""
@@ -147,19 +121,24 @@ class Session:
         keep: bool = True,
         flags: bool = False,
         cold: bool = True,
+        rehearse: bool = False,
     ) -> Call:
         """One call of `solve` on one draw, under the parent's clock.
 
         The child first makes everything ready and goes to sleep; only then does the draw reach its memory, and the
-        caches are made cold. Between that and the clock's start it has no more to do than to wake up.
-        `held` holds the DSL's kernels back; `keep` copies the outputs out.
+        caches are made cold. Then it is woken, touches the device and the clock (and on the GPU waits awake for a
+        word), so that what is timed begins on a warm path. `held` holds the DSL's kernels back; `keep` copies the
+        outputs out; `rehearse` has the child call `solve` once on the draw before this one, ere it falls asleep, so
+        that the submission's code and its DSL's are warm too (left out where a call takes so long that this is
+        nothing).
         """
         self._n += 1
         n, boxes, arrays, words = self._n, self.boxes, self.arrays, self.boxes.memory.words
         base = STATES * n
-        scalars = {str(i): _plain(v) for i, v in enumerate(inputs) if not is_array(v)}
+        scalars = {str(i): plain_of(v) for i, v in enumerate(inputs) if not is_array(v)}
         boxes.poison()
-        self._send({"op": "call", "n": n, "held": held, "nothing": nothing, "flags": flags, "scalars": scalars})
+        order = {"op": "call", "n": n, "held": held, "nothing": nothing, "flags": flags, "scalars": scalars}
+        self._send({**order, "rehearse": rehearse and self._last_ms < REHEARSED_MS})
         self._spin(words, base + PREPARED)
         idle_from = self.child.asleep_ns()
         boxes.write(inputs)
@@ -171,7 +150,7 @@ class Session:
         asked = time.perf_counter_ns()
         self._wake()
         if self.device == "cuda":
-            # The GPU's calls are too short for a wake-up: both sides watch a word, the child being armed before.
+            # The GPU's calls are too short for a wake-up: both sides watch a word, the child being awake before.
             self._spin(words, base + ARMED)
             go = time.perf_counter_ns()
             words[GO] = n
@@ -193,19 +172,20 @@ class Session:
             parent_ms=(done - go) / 1e6,
             armed_ms=(go - asked) / 1e6,
             delivered_ms=(delivered - done) / 1e6,
-            child_ms=_milliseconds(answer.get("child_ms")),
-            claims=_claims(answer.get("claims")),
-            idle_cpu_ms=_between(idle_from, idle_to),
-            used_cpu_ms=_between(idle_to, done_cpu),
-            delivered_cpu_ms=_between(done_cpu, delivered_cpu),
+            child_ms=milliseconds_of(answer.get("child_ms")),
+            claims=claims_of(answer.get("claims")),
+            idle_cpu_ms=ms_between(idle_from, idle_to),
+            used_cpu_ms=ms_between(idle_to, done_cpu),
+            delivered_cpu_ms=ms_between(done_cpu, delivered_cpu),
             n_running=n_running,
-            n_dsl_calls=_count(answer.get("n_dsl_calls")),
+            n_dsl_calls=count_of(answer.get("n_dsl_calls")),
             flags=answer.get("flags"),
         )
         if answer.get("fault"):
-            call.fault = (_stage(answer.get("stage"), "correctness"), str(answer["fault"]))
+            call.fault = (stage_of(answer.get("stage"), "correctness"), str(answer["fault"]))
         else:
             call.outputs = outputs
+        self._last_ms = call.parent_ms
         if not nothing:
             call.changed_input = boxes.first_changed(inputs)
         return call
@@ -275,43 +255,7 @@ class Session:
         return Fault(self.stage, f"the child is gone: it {self.child.exit_words()}")
 
 
-class Broken(Exception):
-    """The machine's fault, not the submission's: nothing was graded."""
-
-
 def start(dsl: str, device: str) -> Child:
     """Start a child that imports the array library and the DSL at once; it waits until it is spoken to."""
     plugin = dsls.plugin(dsl)
     return Child(dsl, device, plugin.environment(device))
-
-
-def median_known(values: Iterable[float | None]) -> float | None:
-    """The median of what was measured, None when nothing was."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
-
-
-def _between(start: int | None, stop: int | None) -> float | None:
-    return None if start is None or stop is None else (stop - start) / 1e6
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
-def _stage(value: Any, otherwise: str) -> str:
-    return value if value in ("load", "compile", "correctness") else otherwise
-
-
-def _milliseconds(value: Any) -> float | None:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e9:
-        return float(value)
-    return None
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else 0
-
-
-def _claims(value: Any) -> list:
-    return value if isinstance(value, list) else []

@@ -45,6 +45,7 @@ def test_an_honest_kernel_passes_with_every_figure_of_the_contract_and_findings_
     assert verdict.kernel_ms == contract.median_ms(verdict.kernel_ms_samples)
     assert verdict.speedup == pytest.approx(verdict.reference_ms / verdict.kernel_ms)
     assert 0 < verdict.error_ratio <= 1
+    assert 0 < verdict.draws_s < verdict.eval_s
     assert verdict.contract_sha256 == contract.digest() and verdict.size == "small"
     assert Verdict.model_validate(json.loads(json.dumps(verdict.line()))) == verdict
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from runner import guard, roofline
+from runner.calls import Call, Overhead
 from runner.records import DeviceKernels
-from runner.session import Call, Overhead
 
 OVERHEAD = Overhead(clock_ms=0.02, armed_ms=0.05, delivered_ms=0.03, used_cpu_ms=0.02, delivered_cpu_ms=0.01)
 
