@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner import plain_json
+from runner.chat import Call, calls_of
 from runner.records import Usage
 
 MAX_REPLY_CHARS = 200_000
@@ -17,7 +18,8 @@ class Reply:
     """The answer's text, or why there is none.
 
     `failure` says that no answer came (the item may be asked again later); `unscored` that an answer came which is
-    none: a refusal, a filter, no room. `raw` keeps what was said. `usage` counts every send, failed ones too.
+    none: a refusal, a filter, no room. `raw` keeps what was said. `usage` counts every send, failed ones too. `calls`
+    are the tools that the model calls; with calls, the text may be empty.
     """
 
     text: str | None
@@ -26,6 +28,7 @@ class Reply:
     unscored: str | None = None
     raw: str | None = None
     served_model: str | None = None
+    calls: tuple[Call, ...] = ()
 
 
 @dataclass
@@ -99,6 +102,8 @@ def read(body: Any, spent: Spent) -> Reply | None:
         return replace(reply, unscored="filtered: the server's content filter stopped the answer")
     if finish == "length":
         return replace(reply, unscored="truncated")
+    if calls := calls_of(message):
+        return replace(reply, text=raw, calls=calls)
     if not raw.strip():
         return replace(reply, unscored="empty answer")
     return replace(reply, text=raw)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import openai
 
+from runner.chat import Chat
 from runner.completion import Reply, Spent, body_of, read, retry_after_s, usage_of
 from runner.errors import UserError
 from runner.limits import Budget, Estimate, Limits, Pace, Stopped, Unreachable, n_tokens_at_most
@@ -38,6 +39,10 @@ class Request:
     max_output_tokens: int
     seed: int | None = None
     temperature: float | None = None
+
+    def texts(self) -> list[str]:
+        """Every text that is sent, for an estimate of its tokens."""
+        return [self.system, self.user]
 
 
 @dataclass
@@ -141,7 +146,7 @@ class Client:
                 await self._rest(n_failed, None, reason)
         raise Unreachable(f"{what}: {self.limits.n_tries} sends, last {reason}")
 
-    async def ask(self, request: Request) -> Reply:
+    async def ask(self, request: Request | Chat) -> Reply:
         """Send one question until it is answered or may not be sent again.
 
         Raises:
@@ -157,6 +162,10 @@ class Client:
                     return reply
         return self._noted(await self._answer(request))
 
+    async def chat(self, conversation: Chat) -> Reply:
+        """Ask for a conversation's next message: a text, calls of tools, or both. The same retries and caps hold."""
+        return await self.ask(conversation)
+
     def _noted(self, reply: Reply) -> Reply:
         """Keep which model answered; a server that answers nobody any more ends the run, not each item in turn."""
         if reply.failure is None:
@@ -168,7 +177,7 @@ class Client:
             raise Unreachable(f"{self._n_failed_in_row} questions in a row got {reply.failure}")
         return reply
 
-    async def _answer(self, request: Request) -> Reply:
+    async def _answer(self, request: Request | Chat) -> Reply:
         spent, n_room_steps, n_failed = Spent(), 0, 0
         room = min(request.max_output_tokens, self.limits.max_output_tokens)
         while True:
@@ -213,7 +222,7 @@ class Client:
             self._pace.hold(wait_s if wait_s is not None else own)
         await asyncio.sleep(own if wait_s is None else wait_s)
 
-    async def _send(self, body: dict[str, Any], request: Request, room: int, spent: Spent) -> Any:
+    async def _send(self, body: dict[str, Any], request: Request | Chat, room: int, spent: Spent) -> Any:
         """One HTTP request, admitted by budget and pace; what it used is counted whatever became of it."""
         most = self._most(request, room)
         await self._pace.turn(most.n_tokens)
@@ -236,8 +245,8 @@ class Client:
                 most.n_tokens, (usage.n_input_tokens or 0) + (usage.n_output_tokens or 0) if usage else None
             )
 
-    def _most(self, request: Request, room: int) -> Estimate:
-        n_in = n_tokens_at_most(request.system) + n_tokens_at_most(request.user)
+    def _most(self, request: Request | Chat, room: int) -> Estimate:
+        n_in = sum(map(n_tokens_at_most, request.texts()))
         return Estimate(n_in + room, self._usd(Usage(n_input_tokens=n_in, n_output_tokens=room)) or 0.0)
 
     def _usd(self, usage: Usage) -> float | None:

@@ -164,6 +164,24 @@ def mark(wanted: Sequence[Order], attempts: Iterable[Attempt], current: Current)
     return [state_of(order) for order in wanted]
 
 
+def split(planned: Sequence[Order], redo_stale: bool) -> tuple[list[Order], dict[str, str]]:
+    """The orders to run now, and what is held back with the reason: by default nothing stale is touched or built on."""
+    due, held = [], {}
+    states = {o.key: o.state for o in planned}
+    for order in planned:
+        if order.state is Due.DONE:
+            continue
+        if redo_stale:
+            due.append(order)
+        elif order.state is Due.STALE:
+            held[order.key] = f"stale ({order.why}); --redo-stale runs it again"
+        elif states.get(order.source_key) is Due.STALE and order.note_sha256 is None:
+            held[order.key] = f"its source {order.source_key} is stale; --redo-stale runs both"
+        else:
+            due.append(order)
+    return due, held
+
+
 def _marked(order: Order, known: Mapping[str, Attempt], source: Order | None, current: Current) -> Order:
     attempt = known.get(order.key)
     if attempt is None:

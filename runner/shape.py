@@ -1,8 +1,15 @@
 """How a question must be spelled for one server: which structured output it has and which parameters it takes."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner.chat import Chat
+
+_TOOLS = re.compile(
+    r"\btools?\b.*(support|param|choice|use)|(support|param|unknown|unrecognized|extra).*\btools?\b|function calling",
+    re.S,
+)
 MODES = ("json_schema", "json_object", "text")
 
 
@@ -15,9 +22,13 @@ class Shape:
     seed: bool = True
     temperature: bool = True
     system: bool = True
+    tools: bool = True
 
     def body(self, model: str, request: Any, room: int) -> dict[str, Any]:
         """The JSON of one chat completion request."""
+        if isinstance(request, Chat):
+            body = {"model": model, **request.content(self.tools, self.system), self.room: room}
+            return self._drawn(body, request)
         if self.system:
             messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
         else:
@@ -32,6 +43,10 @@ class Shape:
             }
         elif self.mode == "json_object":
             body["response_format"] = {"type": "json_object"}
+        return self._drawn(body, request)
+
+    def _drawn(self, body: dict[str, Any], request: Any) -> dict[str, Any]:
+        """The body with the seed and the temperature that the server takes."""
         if self.seed and request.seed is not None:
             body["seed"] = request.seed
         if self.temperature and request.temperature is not None:
@@ -51,9 +66,11 @@ def adapted(shape: Shape, status: int, message: str) -> Shape | None:
 
     Servers word this in many ways; only a refusal (400, 404, 415, 422, 501) that names the parameter counts.
     """
+    said = message.lower()
+    if shape.tools and status in (400, 404, 415, 422, 500, 501) and _TOOLS.search(said):
+        return replace(shape, tools=False)  # llama.cpp answers 500 where its template has no tools
     if status not in (400, 404, 415, 422, 501):
         return None
-    said = message.lower()
     names_format = any(
         w in said for w in ("response_format", "json_schema", "json_object", "structured output", "grammar")
     )

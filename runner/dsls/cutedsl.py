@@ -9,6 +9,7 @@ from runner.dsls import installed
 
 NAME = "cutedsl"
 PACKAGE = "cutlass"
+DOCS_PACKAGE = "nvidia_cutlass_dsl"
 devices = ("cuda",)
 MAPPED = ("nvidia_cutlass_dsl",)
 COMPILE_FRAMES = ("compile", "_compile", "generate_mlir", "compile_and_cache")
