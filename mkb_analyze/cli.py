@@ -6,6 +6,7 @@ from typing import Any
 
 from mkb_analyze.console import Answer
 from mkb_analyze.verbs import attempts, numbers, studies
+from mkb_analyze.verbs import run as running
 from mkb_analyze.verbs.imports import Import
 from mkb_analyze.verbs.label import harmed_only, labelled
 from mkb_analyze.verbs.parse import number
@@ -287,6 +288,66 @@ class Commands:
           mkb-analyze simulate --out outputs/synthetic --models 1 --problems 6
         """
         return numbers.simulated(out, models, problems, replicates, raters, seed)
+
+    def run(
+        self,
+        model: str,
+        problems: str,
+        dsls: str = "cutedsl,tirx",
+        replicates: str = "1",
+        study: str = "outputs/study",
+        dry_run: str | bool = False,
+        redo_stale: str | bool = False,
+        aa: str = "0",
+        agent: str = "model",
+        base_url: str | None = None,
+        prices: str | None = None,
+        docs: str | None = None,
+        device: str | None = None,
+        seed: str = "0",
+        budget_minutes: str = "40",
+        max_submissions: str = "10",
+        distillations: str = "1",
+        temperature: str | None = None,
+        concurrency: str = "4",
+        max_usd: str | None = None,
+        max_tokens: str | None = None,
+        max_requests: str | None = None,
+    ) -> Answer:
+        """Run an experiment: solo attempts, their notes, conditioned attempts; a repeated call does what is missing.
+
+        --dry-run prints the plan (done, missing, stale and why) with its price. --aa N adds N A/A twins: solos made
+        twice, the report's null. --agent replay:DIR takes kernels and notes from disk. The key comes from
+        OPENAI_API_KEY. The exit status is 1 when an attempt broke. See docs/run.md.
+
+        Examples:
+          mkb-analyze run --model my-model --problems '28,36,6*' --dsls cutedsl,tirx --replicates 3 --dry-run
+          mkb-analyze run --model my-model --problems 28 --study outputs/my-study --max-usd 20 --prices prices.yaml
+        """
+        return running.ran(
+            model,
+            problems,
+            dsls,
+            study,
+            dry_run,
+            replicates=replicates,
+            redo_stale=redo_stale,
+            aa=aa,
+            agent=agent,
+            base_url=base_url,
+            prices=prices,
+            docs=docs,
+            device=device,
+            seed=seed,
+            budget_minutes=budget_minutes,
+            max_submissions=max_submissions,
+            distillations=distillations,
+            temperature=temperature,
+            concurrency=concurrency,
+            max_usd=max_usd,
+            max_tokens=max_tokens,
+            max_requests=max_requests,
+        )
 
     def replay(self, folder: str, study: str, timeout_s: str = "600") -> Answer:
         """Record attempts from kernels and notes on disk: each kernel graded, each attempt appended; resumes.

@@ -39,7 +39,7 @@ def request(account: Account, seed: int) -> Chat:
             texts.append((f"verdict of submission {s.index}", verdict_text(s.verdict)))
     texts.append(("what the agent said", cut("\n\n".join(account.said), MAX_TEXT_CHARS)))
     code = code_for(*(text for _, text in texts))
-    user = f"The code of this message is {code}. The attempt was made in {account.dsl}.\n\n" + "\n\n".join(
+    user = f"The code of this message is {code}.\nThe attempt was made in {account.dsl}.\n\n" + "\n\n".join(
         fenced(code, name, text) for name, text in texts
     )
     return Chat((Message("system", DISTIL_SYSTEM), Message("user", user)), (), MAX_OUTPUT_TOKENS, seed, TEMPERATURE)

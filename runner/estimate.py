@@ -1,4 +1,4 @@
-"""What the orders still due will cost: from what the study's own attempts used, or a rough guess before there are any."""
+"""What the orders still due will cost: from what the study's own attempts used, or a rough guess before any."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

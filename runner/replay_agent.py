@@ -58,7 +58,7 @@ class ReplayAgent:
         return Work(**found, kernels=(*kernels, text), kernel_sha256=digests.of_text(text), verdict=verdict)
 
     async def _verdict(self, task: Task, folder: Folder, text: str, final: bool) -> Verdict:
-        """The first verdict on file for a submission, the latest for the final kernel; graded now where there is none."""
+        """The first verdict on file for a submission, the latest for the final kernel; graded now where none is."""
         key = (folder.problem, folder.dsl, digests.of_text(text))
         async with self._lock:
             if key not in self._verdicts.known:
@@ -76,4 +76,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as fault:
-        raise UserError(f"{path}: cannot be read ({fault}); mend that file") from None
+        raise Unavailable(f"{path}: cannot be read ({fault}); mend that file") from None

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.servers import scripted
+from tests.servers import agent, scripted
 from tests.servers.batches import Batches
 
 Plan = Callable[[dict, int], str | None]  # (body, how often this item was sent before) -> what goes wrong, or None
@@ -24,7 +24,8 @@ class Server:
     `plan` names what goes wrong with a request: a status (`429`, `500` …), `429:SECONDS` with Retry-After, `reset`,
     `slow:SECONDS`, `truncated`, `short-of-room` (truncated until there is more room), `refusal`, `filter`, `empty`,
     `html`, `no-choices`, or a wrong answer of `scripted.SPOILS`. `refuse` names what the server does not take:
-    `json_schema`, `json_object`, `seed`, `temperature`, `max_tokens`, `system`.
+    `json_schema`, `json_object`, `seed`, `temperature`, `max_tokens`, `system`, `tools`. `writer` plays the kernel
+    writer where an agent asks.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class Server:
         per_window: tuple[int, float] | None = None,
         usage: bool = True,
         keep: bool = True,
+        writer: agent.Writer | None = None,
     ):
         self.plan, self.refuse, self.latency_s, self.answer, self.key = plan, refuse, latency_s, answer, key
         self.usage, self.per_window, self.keep = usage, per_window, keep
+        self.writer = writer or agent.Writer()
         self.bodies: list[dict] = []
         self.headers: list[dict[str, str]] = []
         self.answered: Counter[str] = Counter()
@@ -145,8 +148,11 @@ class Server:
 
     def completion(self, body: dict, trouble: str | None = None) -> dict:
         """The body of one chat completion."""
-        good = self.answer(body)
-        message: dict[str, Any] = {"role": "assistant", "content": json.dumps(good), "refusal": None}
+        if agent.speaks(body):
+            good, message = {}, self.writer.message(body)
+        else:
+            good = self.answer(body)
+            message = {"role": "assistant", "content": json.dumps(good), "refusal": None}
         finish, room = "stop", body.get("max_tokens") or body.get("max_completion_tokens") or 1 << 20
         if trouble == "truncated" or (trouble == "short-of-room" and room < 2000):
             message["content"], finish = message["content"][:20], "length"
@@ -158,7 +164,7 @@ class Server:
             message["content"] = ""
         elif trouble in scripted.SPOILS:
             message["content"] = scripted.spoilt(trouble, good)
-        n_in = sum(len(m["content"]) for m in body["messages"]) // 4
+        n_in = sum(len(m["content"] or "") for m in body["messages"]) // 4
         out = {
             "id": "x",
             "object": "chat.completion",
@@ -184,6 +190,8 @@ class Server:
             if name in self.refuse and name in body:
                 told = " Use 'max_completion_tokens' instead." if name == "max_tokens" else ""
                 return f"Unsupported parameter: '{name}' is not supported with this model.{told}"
+        if "tools" in self.refuse and "tools" in body:
+            return "tools are not supported by this model"
         if "system" in self.refuse and body["messages"][0]["role"] == "system":
             return "System role not supported"
         return None

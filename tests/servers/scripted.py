@@ -43,7 +43,10 @@ def without_code(user: str) -> str:
 
 def key_of(body: dict) -> str:
     """Names the item that a request asks, whatever its random code is."""
-    return hashlib.sha256(without_code(body["messages"][-1]["content"]).encode()).hexdigest()[:16]
+    user = body["messages"][-1]["content"] or ""
+    if not user.startswith("The code of this message is "):  # an agent's conversation, not a rater's question
+        return hashlib.sha256(json.dumps(body["messages"], sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(without_code(user).encode()).hexdigest()[:16]
 
 
 def fences(user: str) -> dict[str, str]:
