@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner import plain_json
+
 TEXT_RULES = (
     "This server has no tool calls. Reply with exactly one action: a JSON object "
     '{"tool": NAME, "arguments": {...}} and nothing else. A long text argument may instead follow the object as one '
@@ -35,8 +37,8 @@ class Call:
     def parsed(self) -> dict[str, Any] | None:
         """The arguments as an object; None where they are none."""
         try:
-            value = json.loads(self.arguments or "{}")
-        except (ValueError, RecursionError):
+            value = plain_json.loads(self.arguments or "{}")
+        except ValueError:
             return None
         return value if isinstance(value, dict) else None
 

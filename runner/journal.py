@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from runner import digests
+from runner import digests, plain_json
 from runner.study import set_aside_torn_tail, write_atomically
 
 
@@ -68,8 +68,8 @@ class Journal:
             return []
         set_aside_torn_tail(self.path)
         try:
-            found = [json.loads(line) for line in self.path.read_text("ascii").splitlines()]
-        except (ValueError, RecursionError):
+            found = [plain_json.loads(line) for line in self.path.read_bytes().splitlines()]
+        except ValueError:
             return [{"event": "unreadable"}]
         return found if all(isinstance(e, dict) for e in found) else [{"event": "unreadable"}]
 
