@@ -271,9 +271,9 @@ class _Run:
 def _forget(study: Study, attempt: Attempt) -> None:
     """Remove the journal of an attempt that a killed run had recorded but not yet cleared away."""
     diary = Journal.of(study.path, attempt.key)
-    if attempt.transcript_sha256 and attempt.state is not State.ERROR and diary.path.exists():
-        if digests.of_file(diary.path) == attempt.transcript_sha256:
-            diary.remove()
+    ended = attempt.transcript_sha256 is not None and attempt.state is not State.ERROR
+    if ended and diary.path.exists() and digests.of_file(diary.path) == attempt.transcript_sha256:
+        diary.remove()
 
 
 def _timeless(attempt: Attempt) -> dict[str, Any]:

@@ -92,15 +92,11 @@ def test_hostile_kernels_and_notes_do_not_leave_the_fences_of_a_transfer(attack,
     assert due == {True} and summary.n_asked == len(spans[next(iter(spans))])
 
 
-def test_the_code_never_occurs_in_the_text():
+def test_the_code_never_occurs_in_the_text(monkeypatch):
     texts = ["aaaaaaaaaaaa AAAAAAAAAAAA", "note BBBBBBBBBBBB"]
     drawn = iter(["aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"])
-    original = fence.secrets.token_hex
-    fence.secrets.token_hex = lambda n: next(drawn)
-    try:
-        assert fence.nonce(texts) == "cccccccccccc"
-    finally:
-        fence.secrets.token_hex = original
+    monkeypatch.setattr("runner.fence.secrets.token_hex", lambda n: next(drawn))
+    assert fence.nonce(texts) == "cccccccccccc"
 
 
 def test_a_text_that_holds_the_code_is_refused():

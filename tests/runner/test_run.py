@@ -190,7 +190,7 @@ def test_a_cap_stops_cleanly_and_the_next_run_repeats_no_request(tmp_path):
         _, summary = go(asked(tmp_path / "s", server, limits=Limits(max_requests=9), concurrency=1))
         assert "max-requests 9" in summary.stopped and len(server.bodies) == 9
         go(asked(tmp_path / "s", server, concurrency=1))
-        sent = [json.dumps([m for m in b["messages"]]) + str(b.get("seed")) for b in server.bodies]
+        sent = [json.dumps(b["messages"]) + str(b.get("seed")) for b in server.bodies]
     assert len(sent) == len(set(sent)) and len(by_key(tmp_path / "s")) == 4
 
 

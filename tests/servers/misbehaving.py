@@ -50,7 +50,7 @@ class Server:
         self.sent: Counter[str] = Counter()
         self.n_under_way = self.most_under_way = 0
         self.times: list[float] = []
-        self._log = open(log, "a", buffering=1) if log else None
+        self._log = open(log, "a", buffering=1) if log else None  # noqa: SIM115 (open as long as the server)
         self._ready = threading.Event()
         self.batches = Batches(self)
 
