@@ -30,17 +30,23 @@ class Commands:
         device: str | None = None,
         compile_only: str | bool = False,
         timeout_s: str = "600",
+        problem_set: str | None = None,
+        compile_baseline: str | bool = False,
     ) -> Answer:
         """Grade one kernel file by the contract, in a child process, and print the verdict as JSON.
 
         On a machine with a GPU the full size runs there; without one, TIRx (llvm) and numba run at the small size.
         --compile-only checks the kernel's build() with no GPU. The exit status is 1 when the verdict is not passed.
+        --problem-set takes a checkout of the published set or of KernelBench (extra torch), where the baseline is
+        PyTorch eager or, with --compile-baseline, torch.compile; KernelBench's level 1, problem 94 has number 1094.
 
         Examples:
           mkb-analyze evaluate kernel.py --problem 28 --dsl tirx
           mkb-analyze evaluate kernel.py --problem 28 --dsl cutedsl --compile-only
         """
-        return attempts.evaluated(kernel, problem, dsl, size, device, compile_only, timeout_s)
+        return attempts.evaluated(
+            kernel, problem, dsl, size, device, compile_only, timeout_s, problem_set, compile_baseline
+        )
 
     def annotate(
         self,

@@ -14,6 +14,7 @@ from runner import digests
 from runner.errors import UserError
 
 FAMILIES = ("attention", "kv_cache", "mlp_norm", "moe", "quantization", "linear_attention")
+BASELINE = "the problem's reference in CuPy or NumPy"
 STUDY_PAIR = ("cutedsl", "tirx")
 # The published problem set's numbering: last number of each family, in the order of FAMILIES.
 _LAST_NUMBER = (18, 26, 43, 51, 61, 74)
@@ -61,6 +62,15 @@ class Problem:
     def get(self, name: str, default: Any = None) -> Any:
         return getattr(self.module, name, default)
 
+    @property
+    def baseline(self) -> str:
+        """What a speedup over this problem's reference is taken against."""
+        return BASELINE
+
+    def size(self, device: str, asked: str | None = None) -> str:
+        """The size that was asked for; by default full on the GPU and small on the processor."""
+        return asked or ("full" if device == "cuda" else "small")
+
 
 def shared_digests(root: Path) -> list[str]:
     """Digests of the files of a problem set that every problem may import."""
@@ -82,9 +92,33 @@ def problem_root() -> Path:
     return Path(problems.__file__).resolve().parent
 
 
-def problems_in(root: Path | None = None) -> list[Problem]:
-    """All problems of a set by number; two files with one number are a UserError."""
-    root = root or problem_root()
+def problems_in(root: Path | None = None, compiled: bool = False) -> list[Problem]:
+    """All problems of a set by number: ours, one laid out as ours, or a checkout of one of others (`runner.foreign`).
+
+    Args:
+        compiled: for a set in PyTorch, that `torch.compile` makes the baseline.
+
+    Raises:
+        UserError: two files have one number; a folder that was named holds no problem.
+    """
+    if root is not None:
+        from runner import foreign
+
+        if not root.is_dir():
+            raise UserError(f"{root}: no such folder; --problem-set takes a checkout of a problem set")
+        if (theirs := foreign.problems_of(root, compiled)) is not None:
+            return list(theirs)
+    if compiled:
+        raise UserError("--compile-baseline: only problems in PyTorch (--problem-set) have such a baseline")
+    ours = _numbered(root or problem_root())
+    if root is not None and not ours:
+        raise UserError(
+            f"{root}: holds no problem; a problem set has <family>/<NN_name>.py files, KernelBench level*/<NN_name>.py"
+        )
+    return ours
+
+
+def _numbered(root: Path) -> list[Problem]:
     found: dict[int, Problem] = {}
     for family in FAMILIES:
         for path in sorted((root / family).glob("*.py")):
@@ -98,7 +132,7 @@ def problems_in(root: Path | None = None) -> list[Problem]:
     return [found[n] for n in sorted(found)]
 
 
-def problem(number: Any, root: Path | None = None) -> Problem:
+def problem(number: Any, root: Path | None = None, compiled: bool = False) -> Problem:
     """The problem of that number; UserError names the nearest thing to do."""
     try:
         wanted = int(str(number).strip())
@@ -106,17 +140,17 @@ def problem(number: Any, root: Path | None = None) -> Problem:
         raise UserError(
             f"{number!r}: a problem is named by its number, such as 28; `mkb-analyze problems` lists them"
         ) from None
-    for candidate in problems_in(root):
+    for candidate in problems_in(root, compiled):
         if candidate.number == wanted:
             return candidate
     raise UserError(f"{wanted}: no problem has that number; `mkb-analyze problems` lists them")
 
 
-def select(pattern: Any, root: Path | None = None) -> list[Problem]:
+def select(pattern: Any, root: Path | None = None, compiled: bool = False) -> list[Problem]:
     """Problems by a comma list of numbers, globs over NN (`6*`), ranges (`28-36`), names or families."""
     if isinstance(pattern, (tuple, list)):
         pattern = ",".join(str(p) for p in pattern)
-    everything = problems_in(root)
+    everything = problems_in(root, compiled)
     chosen: dict[int, Problem] = {}
     for part in (p.strip() for p in str(pattern).split(",")):
         if not part:
@@ -143,6 +177,6 @@ def select(pattern: Any, root: Path | None = None) -> list[Problem]:
     return [chosen[n] for n in sorted(chosen)]
 
 
-def set_digest(root: Path | None = None) -> str:
+def set_digest(root: Path | None = None, compiled: bool = False) -> str:
     """One digest of the whole problem set, which every study records."""
-    return digests.of_value({f"{p.number:02d}_{p.name}": p.sha256 for p in problems_in(root)})
+    return digests.of_value({f"{p.number:02d}_{p.name}": p.sha256 for p in problems_in(root, compiled)})

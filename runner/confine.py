@@ -13,7 +13,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _SET_PDEATHSIG, _SET_KEEPCAPS, _SET_NO_NEW_PRIVS = 1, 8, 38
 _CAPABILITY_VERSION = 0x20080522
 # Lets the account read a Python that lies in somebody's home folder; it lets it write nothing.
-_DAC_READ_SEARCH = 1 << 2
+_DAC_READ_SEARCH_NUMBER = 2
+_DAC_READ_SEARCH = 1 << _DAC_READ_SEARCH_NUMBER
+_CAP_AMBIENT, _CAP_AMBIENT_RAISE = 47, 2
 
 
 def confine(device: str, uid: int) -> None:
@@ -44,9 +46,11 @@ def confine(device: str, uid: int) -> None:
 
 def _keep_only(capabilities: int) -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    sets = (ctypes.c_uint32 * 6)(capabilities, capabilities, 0, 0, 0, 0)
+    sets = (ctypes.c_uint32 * 6)(capabilities, capabilities, capabilities, 0, 0, 0)
     if _LIBC.capset(header, sets):
         raise OSError(ctypes.get_errno(), "the child's powers could not be given up")
+    # A compiler that the child starts reads the same headers; where this is refused it does without.
+    _LIBC.prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, _DAC_READ_SEARCH_NUMBER, 0, 0)
 
 
 def _try_gpu(handle: str) -> int:

@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -77,6 +78,13 @@ class Draws:
         with self.watch.running():
             inputs = tuple(self.problem.module.make_inputs(self.arrays.xp, self.arrays.generator(seed), self.size))
         return Draw(self.problem, self.arrays, inputs, self.watch)
+
+    def work(self) -> dict[str, Any]:
+        """Bytes and operations that no kernel can do without."""
+        return self.problem.module.work(self.size)
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     def between_calls(self) -> tuple:
         """Inputs of a new draw after the reference ran on the one before, as in the timed phase."""

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from runner import contract, dsls, guard, walls
-from runner.arrays import n_gpus, open_arrays
+from runner.arrays import Arrays, n_gpus, open_arrays
 from runner.calls import Broken, Fault
 from runner.catalogue import Problem
 from runner.draws import Draws
 from runner.errors import UserError
+from runner.foreign import ForeignProblem, need_torch
+from runner.foreign_draws import ForeignDraws
 from runner.grading import Grading, Run
 from runner.jail import Child
 from runner.records import Stage, Verdict
@@ -51,7 +53,9 @@ def evaluate(
     if (cure := plugin.missing()) is not None:
         raise UserError(f"{dsl}: not installed; {cure}")
     device = "cpu" if compile_only else pick_device(dsl, device)
-    size = size or ("full" if device == "cuda" else "small")
+    size = problem.size(device, size)
+    if isinstance(problem, ForeignProblem):
+        need_torch()
     started, grading = time.monotonic(), Grading()
     session: Session | None = None
     reason = detail = None
@@ -63,11 +67,12 @@ def evaluate(
         if compile_only:
             _compile(session, text, grading)
         else:
-            draws = Draws(problem, open_arrays(device), size, seed)
+            draws = _draws(problem, open_arrays(device), size, seed, started + timeout_s)
             try:
                 _grade(session, draws, text, flags, grading, before_timing)
             finally:
                 grading.extra["draws_s"] = draws.watch.spent_s
+                draws.close()
     except Fault as fault:
         reason, detail = fault.reason, fault.detail
         grading.stage = Stage(fault.stage)
@@ -116,6 +121,12 @@ def devices() -> dict[str, Any]:
     return facts
 
 
+def _draws(problem: Problem, arrays: Arrays, size: str, seed: int | None, deadline: float) -> Draws | ForeignDraws:
+    if isinstance(problem, ForeignProblem):
+        return ForeignDraws(problem, arrays, seed, deadline)
+    return Draws(problem, arrays, size, seed)
+
+
 def kernel_text(path: Path) -> str:
     """A submission's text, or the Fault that keeps it from being graded."""
     try:
@@ -139,7 +150,12 @@ def _compile(session: Session, text: str, grading: Grading) -> None:
 
 
 def _grade(
-    session: Session, draws: Draws, text: str, flags: dict, grading: Grading, before_timing: Callable[[], None] | None
+    session: Session,
+    draws: Draws | ForeignDraws,
+    text: str,
+    flags: dict,
+    grading: Grading,
+    before_timing: Callable[[], None] | None,
 ) -> None:
     arrays = draws.arrays
     # Under an account of its own the child cannot write these files; whoever changes them then is somebody else.
@@ -195,6 +211,7 @@ def _verdict(
     common = dict(
         findings=tuple(grading.findings),
         device=open_arrays(device).describe(),
+        baseline=problem.baseline,
         size=size,
         contract_sha256=contract.digest(),
         eval_s=eval_s,

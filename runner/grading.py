@@ -166,7 +166,7 @@ class Run:
         if not any(c.idle_cpu_ms is not None for c in self.calls):
             grading.findings.append("the kernel of this machine does not tell threads' time: idle work was not watched")
         kernel_ms = contract.median_ms(grading.kernel_ms_samples)
-        floor_ms = roofline.measure(self.arrays).floor_ms(self.problem.module.work(self.draws.size))
+        floor_ms = roofline.measure(self.arrays).floor_ms(self.draws.work())
         grading.extra["floor_ms"] = floor_ms
         self._raise(roofline.impossible(kernel_ms, floor_ms))
         grading.stage = Stage.DONE

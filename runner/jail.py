@@ -25,7 +25,7 @@ PR_SET_PDEATHSIG = 1
 class Child:
     """One child process that serves one submission; `close()` ends it and everything it started."""
 
-    def __init__(self, dsl: str, device: str, environment: dict[str, str]):
+    def __init__(self, dsl: str, device: str, environment: dict[str, str], module: str = "runner.child"):
         self.dsl, self.device = dsl, device
         self.walls = isolation(device)
         self.folder = Path(tempfile.mkdtemp(prefix="mkb-child-"))
@@ -43,7 +43,7 @@ class Child:
             "-s",
             "-P",
             "-m",
-            "runner.child",
+            module,
             str(theirs.fileno()),
             dsl,
             device,

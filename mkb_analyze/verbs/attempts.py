@@ -5,11 +5,21 @@ from pathlib import Path
 from typing import Any
 
 from mkb_analyze.console import Answer
-from mkb_analyze.verbs.parse import number, switch
+from mkb_analyze.verbs.parse import folder, number, switch
 from runner.errors import UserError
 
 
-def evaluated(kernel: Any, problem: Any, dsl: Any, size: Any, device: Any, compile_only: Any, timeout_s: Any) -> Answer:
+def evaluated(
+    kernel: Any,
+    problem: Any,
+    dsl: Any,
+    size: Any,
+    device: Any,
+    compile_only: Any,
+    timeout_s: Any,
+    problem_set: Any = None,
+    compile_baseline: Any = False,
+) -> Answer:
     """One kernel's verdict as JSON; status 1 when it neither passed nor (compile only) compiled."""
     from runner import catalogue
     from runner.evaluate import evaluate
@@ -17,7 +27,7 @@ def evaluated(kernel: Any, problem: Any, dsl: Any, size: Any, device: Any, compi
     if not Path(str(kernel)).is_file():
         raise UserError(f"{kernel}: no such file; give the kernel's source file")
     verdict = evaluate(
-        catalogue.problem(problem),
+        catalogue.problem(problem, folder(problem_set), switch(compile_baseline, "compile-baseline")),
         str(dsl),
         Path(str(kernel)),
         size=size,
@@ -29,13 +39,13 @@ def evaluated(kernel: Any, problem: Any, dsl: Any, size: Any, device: Any, compi
     return Answer(json.dumps(data, indent=1, sort_keys=True), data, 0 if verdict.passed or data.get("compiled") else 1)
 
 
-def replayed(folder: Any, study: Any, timeout_s: Any) -> Answer:
+def replayed(attempts: Any, study: Any, timeout_s: Any) -> Answer:
     """Attempts recorded from a folder of kernels and notes."""
     from runner import catalogue, contract, replay
     from runner.evaluate import evaluate
     from runner.study import Study
 
-    root, limit = Path(str(folder)), number(timeout_s, "timeout-s", float, 1)
+    root, limit = Path(str(attempts)), number(timeout_s, "timeout-s", float, 1)
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; give a folder of attempts")
     opened = Study.create(

@@ -1,5 +1,6 @@
 """The text of a flag as a number, a switch or a list; a UserError says value, rule and cure."""
 
+from pathlib import Path
 from typing import Any
 
 from runner.errors import UserError
@@ -31,6 +32,11 @@ def switch(value: Any, name: str) -> bool:
     if str(value).lower() in _FALSE:
         return False
     raise UserError(f"--{name} {value}: yes or no is due")
+
+
+def folder(value: Any) -> Path | None:
+    """A folder's path; None where none was given."""
+    return None if value is None else Path(str(value))
 
 
 def names(value: Any) -> list[str]:

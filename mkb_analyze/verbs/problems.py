@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from mkb_analyze.console import Answer
+from mkb_analyze.console import Answer, printable
 from mkb_analyze.table import show
-from mkb_analyze.verbs.parse import number
+from mkb_analyze.verbs.parse import folder, number
 
 _SHOWN = ("number", "family", "name", "formats", "n_bytes", "n_operations", "floor_ms")
 
@@ -18,14 +18,20 @@ class Problems:
       mkb-analyze problems check 28
     """
 
-    def list(self, which: str = "all") -> Answer:
+    def list(self, which: str = "all", problem_set: str | None = None) -> Answer:
         """List the problems: number, family, name, output formats, bytes, operations and the floor on an H200 in ms.
+
+        --problem-set takes a checkout of the published set or of KernelBench; of these, number, family, name, title.
 
         Example:
           mkb-analyze problems list --which mlp_norm
         """
         from runner import catalogue, problem_check
 
+        if problem_set is not None:
+            return _foreign_list(
+                catalogue.select(which, folder(problem_set)), catalogue.set_digest(folder(problem_set))
+            )
         chosen = {p.number for p in catalogue.select(which)}
         rows = [r for r in problem_check.listing() if r["number"] in chosen]
         cells = [[show(r[k], "number") for k in _SHOWN] for r in rows]
@@ -37,7 +43,7 @@ class Problems:
             {"problems": rows, "sha256": catalogue.set_digest()},
         )
 
-    def show(self, problem: str) -> Answer:
+    def show(self, problem: str, problem_set: str | None = None) -> Answer:
         """Print what an agent is told of one problem.
 
         Example:
@@ -45,9 +51,9 @@ class Problems:
         """
         from runner import catalogue
 
-        chosen = catalogue.problem(problem)
+        chosen = catalogue.problem(problem, folder(problem_set))
         return Answer(
-            chosen.statement(),
+            chosen.statement() if problem_set is None else "\n".join(map(printable, chosen.statement().splitlines())),
             {
                 "problem": chosen.number,
                 "name": chosen.name,
@@ -57,15 +63,22 @@ class Problems:
             },
         )
 
-    def check(self, which: str = "all", seed: str = "0") -> Answer:
+    def check(self, which: str = "all", seed: str = "0", problem_set: str | None = None) -> Answer:
         """Run the quality bar: speed, memory, determinism, and that the contract refuses wrong answers.
+
+        With --problem-set, whether each problem of that set can be graded on here (this runs its code, in a child).
 
         Example:
           mkb-analyze problems check 28
         """
         from runner import catalogue, problem_check
+        from runner.foreign import ForeignProblem
 
-        reports = [problem_check.quality(p, seed=number(seed, "seed", int, 0)) for p in catalogue.select(which)]
+        start = number(seed, "seed", int, 0)
+        chosen = catalogue.select(which, folder(problem_set))
+        if any(isinstance(p, ForeignProblem) for p in chosen):
+            return _foreign_check(chosen, start)
+        reports = [problem_check.quality(p, seed=start) for p in chosen]
         lines = [
             f"{r.number:02d} {r.name}: {'ok' if r.ok else '; '.join(r.faults)} ({r.small_s:.2f} s)" for r in reports
         ]
@@ -88,6 +101,25 @@ class Problems:
         problem_table.write_readme(catalogue.problem_root())
         path = catalogue.problem_root() / "README.md"
         return Answer(str(path), {"path": str(path)})
+
+
+def _foreign_list(chosen: Any, digest: str) -> Answer:
+    rows = [{"number": p.number, "family": p.family, "name": p.name, "title": p.title} for p in chosen]
+    width = max(len(f"{r['family']}/{r['name']}") for r in rows)
+    lines = [f"{r['number']:>5}  {(r['family'] + '/' + r['name']).ljust(width)}  {printable(r['title'])}" for r in rows]
+    return Answer("\n".join([*lines, f"problem set {digest}"]), {"problems": rows, "sha256": digest})
+
+
+def _foreign_check(chosen: Any, seed: int) -> Answer:
+    from runner import foreign_check
+    from runner.arrays import n_gpus
+
+    reports = [foreign_check.quality(p, "cuda" if n_gpus() else "cpu", seed) for p in chosen]
+    lines = [f"{r.number:>5} {r.name}: {'ok' if r.ok else printable('; '.join(r.faults))}" for r in reports]
+    n_ok = sum(r.ok for r in reports)
+    lines.append(f"{n_ok} of {len(reports)} problems can be graded on")
+    data = [{"number": r.number, "name": r.name, "ok": r.ok, "faults": [*r.faults]} for r in reports]
+    return Answer("\n".join(lines), data, 0 if n_ok == len(reports) else 1)
 
 
 def _plain(report: Any) -> dict[str, Any]:
