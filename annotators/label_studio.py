@@ -4,12 +4,35 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from runner.errors import UserError
 
 PAGE_TASKS = 100
 TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project on a server. `made_at` tells two servers' projects of one number apart, whatever their addresses."""
+
+    id: int
+    made_at: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.id} {self.made_at}"
+
+
+def kind_of(token: str) -> str:
+    """What a token looks like, in words."""
+    if token.count(".") == 2:
+        return "a personal token (JWT)"
+    if len(token) == 40 and set(token) <= set("0123456789abcdef"):
+        return "a legacy token"
+    return "a token of neither kind (a legacy one is 40 hex digits, a personal one three parts with dots)"
 
 
 class Server:
@@ -27,11 +50,20 @@ class Server:
                 "label-studio-sdk: not installed here; pip install 'mkb-analyze[review]' (an environment of its own "
                 "keeps numpy 2.2 away from yours)"
             ) from None
-        self.url = url.rstrip("/")
-        self._token = token
+        self.url = url.strip().rstrip("/")
+        self._token = token.strip()
+        if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
+            raise UserError(f"LABEL_STUDIO_URL {url}: an address with http:// or https:// is due")
         with self._told():
-            self._client = LabelStudio(base_url=self.url, api_key=token, timeout=TIMEOUT_S)
+            self._client = LabelStudio(base_url=self.url, api_key=self._token, **self._connection())
             self._client.users.whoami()
+
+    def _connection(self) -> dict[str, Any]:
+        import httpx
+
+        # No proxy stands before the loopback address, though the environment may name one.
+        near = urlsplit(self.url).hostname in ("127.0.0.1", "localhost", "::1")
+        return {"timeout": TIMEOUT_S, "httpx_client": httpx.Client(timeout=TIMEOUT_S, trust_env=not near)}
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -42,34 +74,34 @@ class Server:
             yield
         except ApiError as fault:
             if fault.status_code in (401, 403):
-                kind = "a personal token (JWT)" if self._token.count(".") == 2 else "a legacy token"
-                raise UserError(
-                    f"{self.url}: the server refused {kind} ({fault.status_code}); take a valid one from Account & "
-                    "Settings (legacy tokens may be switched off there)"
-                ) from None
+                raise UserError(self._refused(str(fault.status_code))) from None
             raise UserError(
-                f"{self.url}: the server answered {fault.status_code} ({str(fault.body)[:200]}); "
-                f"what was done is kept, "
-                "run the same command again"
+                f"{self.url}: the server answered {fault.status_code} ({str(fault.body)[:200]}); what was done is "
+                "kept, run the same command again"
             ) from None
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
             raise UserError(
-                f"{self.url}: no answer ({type(fault).__name__}); start the server or mend LABEL_STUDIO_URL, "
-                f"then run the "
-                "same command again"
+                f"{self.url}: no answer ({type(fault).__name__}); start the server or mend LABEL_STUDIO_URL, then run "
+                "the same command again"
             ) from None
 
-    def projects(self, marker: str) -> dict[str, int]:
-        """Projects whose description's first line begins with `marker`: that line -> id (the oldest of two)."""
+    def _refused(self, why: str) -> str:
+        return (
+            f"{self.url}: the server refused {kind_of(self._token)} ({why}); take a valid one from Account & Settings "
+            "(legacy tokens may be switched off there) and put it into LABEL_STUDIO_API_KEY"
+        )
+
+    def projects(self, marker: str) -> dict[str, list[Project]]:
+        """Projects whose description's first line begins with `marker`: that line -> projects, oldest first."""
         with self._told():
-            found: dict[str, int] = {}
+            found: dict[str, list[Project]] = {}
             for p in self._client.projects.list(page_size=PAGE_TASKS):
                 line = (p.description or "").split("\n", 1)[0].strip()
                 if line.startswith(marker):
-                    found[line] = min(found.get(line, p.id), p.id)
-            return found
+                    found.setdefault(line, []).append(Project(int(p.id), _time(p.created_at)))
+            return {line: sorted(there, key=lambda p: p.id) for line, there in found.items()}
 
-    def make_project(self, title: str, description: str, page: str) -> int:
+    def make_project(self, title: str, description: str, page: str) -> Project:
         """A project with that page; predictions fill the page, tasks come in the order in which they were sent."""
         with self._told():
             made = self._client.projects.create(
@@ -81,7 +113,12 @@ class Server:
                 maximum_annotations=1,
                 show_collab_predictions=True,
             )
-            return made.id
+            return Project(int(made.id), _time(made.created_at))
+
+    def n_tasks(self, project: int) -> int:
+        """How many tasks a project holds."""
+        with self._told():
+            return int(self._client.projects.get(id=project).task_number or 0)
 
     def tasks(self, project: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """(task id, data) of every task, page by page."""
@@ -95,7 +132,7 @@ class Server:
             self._client.projects.import_tasks(id=project, request=list(tasks))
 
     def answered(self, project: int) -> Iterator[dict[str, Any]]:
-        """Tasks with their annotations, streamed from an export on disk: memory does not grow with the project."""
+        """Tasks with their annotations, streamed from an export on disk: memory does not grow with them."""
         import ijson
 
         with tempfile.TemporaryFile() as file:
@@ -121,3 +158,7 @@ class Server:
 
     def task_url(self, project: int, task: int) -> str:
         return f"{self.url}/projects/{project}/data?task={task}"
+
+
+def _time(at: Any) -> str:
+    return at.isoformat() if hasattr(at, "isoformat") else str(at)

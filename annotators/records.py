@@ -198,7 +198,9 @@ class Adjudication(Record):
 
     `task` is content, attribution or fate; `item` names what was judged (note digest, transfer key, or claim item);
     `decision` holds the labels in the same fields as the rater records (for content: `claims`). `gold` marks the
-    settled decision.
+    settled decision, `how` says how it was settled. `reviewer` is the name whose tasks were answered, `trap` marks an
+    item whose answer was settled before, `withdrawn` an answer that its person took back: its earlier lines stand no
+    more. Of several lines of one answer the last counts (`annotators.review.answers.standing`).
     """
 
     task: Annotated[str, Field(pattern=r"^(content|attribution|fate)$")]
@@ -209,7 +211,11 @@ class Adjudication(Record):
     decision: dict[str, Any]
     gold: bool = False
     origin: dict[str, int] = Field(default_factory=dict)
+    how: str | None = None
     blind: bool | None = None
+    trap: bool = False
+    reviewer: str | None = None
+    withdrawn: bool = False
     lead_time_s: Seconds | None = None
     comment: str | None = None
     label_studio: dict[str, int | str] = Field(default_factory=dict)

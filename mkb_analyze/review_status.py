@@ -3,7 +3,8 @@
 from typing import Any
 
 from annotators.records import Adjudication
-from annotators.review import book, gold
+from annotators.review import book
+from annotators.review.answers import by_item, standing
 from annotators.rubric import Rubric
 from mkb_analyze.stats.alpha import krippendorff_alpha
 from mkb_analyze.stats.percent import percent_agreement
@@ -15,29 +16,27 @@ def status(study: Study, rubric: Rubric, n_resamples: int = 2000, seed: int = 0)
 
     `people` is agreement over claims (or items) that two or more people labelled; `with_panel` the share of people's
     labels equal to the panel's, `shown` and `blind` apart: their difference is the anchoring. `traps` compares answers
-    on trap items with the settled label.
+    on trap items with the settled label. `n_other_rubric` answers were given under another version of the rubric and
+    count nowhere.
     """
     sent = [s for s in book.sent(study).values() if s.task == rubric.task and s.rubric_sha256 == rubric.sha256]
-    every = [
-        a
-        for a in study.read("adjudications", Adjudication)
-        if a.task == rubric.task and a.rubric_sha256 == rubric.sha256
-    ]
-    answers = {(a.item, a.person): a for a in every if not a.gold}
+    of_task = [a for a in study.read("adjudications", Adjudication) if a.task == rubric.task]
+    every = [a for a in of_task if a.rubric_sha256 == rubric.sha256]
+    answers = {(a.item, a.person, a.trap): a for a in standing(every)}
     settled = {a.item: a.decision for a in every if a.gold}
-    done = {(a.item, getattr(a, "reviewer", a.person)) for a in answers.values()}
-    progress = {}
+    done = {(a.item, a.reviewer or a.person, a.trap) for a in answers.values()}
+    progress: dict[str, dict[str, int]] = {}
     for s in sent:
         row = progress.setdefault(s.reviewer, {"n_sent": 0, "n_done": 0})
         row["n_sent"] += 1
-        row["n_done"] += (s.item, s.reviewer) in done
+        row["n_done"] += (s.item, s.reviewer, s.trap) in done
     for row in progress.values():
         row["n_left"] = row["n_sent"] - row["n_done"]
     said = {s.item: s.said for s in sent}
     sides: dict[bool, list[bool]] = {True: [], False: []}
     traps: list[bool] = []
     for a in answers.values():
-        if getattr(a, "trap", False):
+        if a.trap:
             traps += _equal(labels(a.decision, rubric), labels(settled.get(a.item, {}), rubric))
         elif a.blind is not None:
             sides[a.blind] += _equal(labels(a.decision, rubric), labels(said.get(a.item, {}), rubric))
@@ -45,6 +44,7 @@ def status(study: Study, rubric: Rubric, n_resamples: int = 2000, seed: int = 0)
         "task": rubric.task,
         "progress": progress,
         "n_settled": len(settled),
+        "n_other_rubric": len(standing(of_task)) - len(standing(every)),
         "people": _people(every, rubric, n_resamples, seed),
         "with_panel": {"shown": _share(sides[False]), "blind": _share(sides[True]), "anchoring": _gap(sides)},
         "traps": {"n": len(traps), "n_missed": len(traps) - sum(traps)},
@@ -74,7 +74,7 @@ def _gap(sides: dict[bool, list[bool]]) -> float | None:
 
 
 def _people(every: list[Adjudication], rubric: Rubric, n_resamples: int, seed: int) -> dict[str, Any]:
-    found = gold.by_item(every, rubric.task, rubric.sha256)
+    found = by_item(every, rubric.task, rubric.sha256)
     people = sorted({p for by in found.values() for p in by})
     rows, clusters = [], []
     for item, by in sorted(found.items()):

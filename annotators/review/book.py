@@ -13,10 +13,12 @@ from runner.study import Study, set_aside_torn_tail
 
 class Sent(Record):
     """One task for one reviewer. `landed` is False before the server has it: the line is written first, so that a push
-    that was killed knows afterwards what was blind. `said` is the panel's decision at the time."""
+    that was killed knows afterwards what was blind. `project` is its number and birth, `said` the panel's decision at
+    the time, `cause_due` whether a cause must be given."""
 
     external_id: str
     url: str
+    project: str = ""
     task: str
     item: str
     reviewer: str

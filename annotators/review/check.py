@@ -33,13 +33,17 @@ def decision(result: Any, rubric: Rubric, text: str = "", cause_due: bool = True
     """The labels of an answer, checked against rubric and text, and the comment.
 
     Raises:
-        Unusable: an unknown label, two in the place of one, a span outside the text, empty or overlapping;
-        nothing decided.
+        Unusable: an unknown label, two in the place of one, nothing decided, a span outside the text, empty or
+            overlapping.
     """
-    if not isinstance(result, list) or not all(
-        isinstance(r, dict) and isinstance(r.get("value"), dict) for r in result
-    ):
+    if not isinstance(result, list) or not isinstance(text, str):
         raise Unusable("the answer is no list of regions and choices")
+    # A relation joins two regions (a key of the page draws one) and decides nothing.
+    result = [r for r in result if not (isinstance(r, dict) and r.get("type") == "relation")]
+    if not all(
+        isinstance(r, dict) and isinstance(r.get("value"), dict) and isinstance(r.get("from_name"), str) for r in result
+    ):
+        raise Unusable("the answer holds something that is neither region nor choice")
     comment = None
     for r in result:
         if r.get("from_name") == COMMENT:
@@ -55,7 +59,7 @@ def decision(result: Any, rubric: Rubric, text: str = "", cause_due: bool = True
     found: dict[str, str] = {}
     for r in parts:
         name = r.get("from_name")
-        if not isinstance(name, str) or name not in allowed:
+        if name not in allowed:
             raise Unusable(f"{name!r} is no question of this page")
         if name in found:
             raise Unusable(f"{name} is answered twice")
@@ -94,7 +98,7 @@ def _claims(parts: list[dict[str, Any]], rubric: Rubric, text: str) -> list[dict
             if region["label"] is not None:
                 raise Unusable(f"{at} has two labels")
             region["label"] = _one(r["value"].get("labels"), rubric.answers, f"{at} label")
-        elif isinstance(name, str) and name in flags:
+        elif name in flags:
             if flags[name].id in region["flags"]:
                 raise Unusable(f"{at}: {flags[name].id} is answered twice")
             region["flags"][flags[name].id] = _one(r["value"].get("choices"), flags[name].ids, f"{at} {flags[name].id}")

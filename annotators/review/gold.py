@@ -2,15 +2,16 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from annotators.records import Adjudication
+from annotators.review.answers import by_item
 from annotators.rubric import Rubric
 from runner import digests
 from runner.clock import utc_now
+from runner.errors import UserError
 from runner.study import Study, write_atomically
 
 
@@ -25,25 +26,16 @@ class Settled:
     open: tuple[str, ...]
 
 
-def by_item(records: Iterable[Adjudication], task: str, rubric_sha256: str) -> dict[str, dict[str, Adjudication]]:
-    """The last answer of each person on each item, under one rubric; settled lines and traps are left out."""
-    found: dict[str, dict[str, Adjudication]] = {}
-    for a in records:
-        if not a.gold and not getattr(a, "trap", False) and a.task == task and a.rubric_sha256 == rubric_sha256:
-            found.setdefault(a.item, {})[a.person] = a
-    return found
-
-
 def settle(said: dict[str, dict[str, Any]], arbiter: str | None = None) -> tuple[dict[str, Any] | None, str]:
     """One item's decision out of its people's, and how: `agreed`, `majority`, `arbiter`; None and why it is open.
 
     Claims are settled one by one: a span is kept with the label that most people gave it, left out where most did not
     mark it. Flags follow the same rule among those who gave the label, and are left out where that is a tie.
     """
-    if arbiter is not None and (names := [n for n in said if n == arbiter or n.split("@")[0] == arbiter]):
+    if arbiter in said:
         decisions = list(said.values())
         if any(not _same(decisions[0], d) for d in decisions[1:]) or len(decisions) == 1:
-            return said[names[0]], "arbiter"
+            return said[arbiter], "arbiter"
     if len(said) < 2:
         return None, "one person alone"
     decisions = list(said.values())
@@ -90,7 +82,13 @@ def _flags(given: list[dict[str, str]]) -> dict[str, str]:
 
 
 def write(study: Study, rubric: Rubric, arbiter: str | None = None, out: Path | None = None) -> Settled:
-    """Settle a task, append what is new; with `out`, also write a gold file that `calibrate` reads (content only)."""
+    """Settle a task and append what is new; with `out`, also write a gold file that `calibrate` reads (content only).
+
+    An item that was settled and is open now (somebody changed an answer) keeps its settled label, and is listed.
+
+    Raises:
+        UserError: an arbiter who answered nothing, or a short name that two people share.
+    """
     with study.writing():
         every = list(study.read("adjudications", Adjudication))
         before = {
@@ -100,10 +98,13 @@ def write(study: Study, rubric: Rubric, arbiter: str | None = None, out: Path | 
         }
         counts: Counter = Counter()
         fresh, still = [], []
-        for item, people in sorted(by_item(every, rubric.task, rubric.sha256).items()):
+        found = by_item(every, rubric.task, rubric.sha256)
+        if arbiter is not None:
+            arbiter = _who(arbiter, sorted({p for people in found.values() for p in people}))
+        for item, people in sorted(found.items()):
             decided, how = settle({p: a.decision for p, a in people.items()}, arbiter)
             if decided is None:
-                still.append(f"{item}: {how}")
+                still.append(f"{item}: {how}{', the label settled before stands' if item in before else ''}")
             elif before.get(item) == digests.of_value(decided):
                 counts["present"] += 1
             else:
@@ -126,6 +127,15 @@ def write(study: Study, rubric: Rubric, arbiter: str | None = None, out: Path | 
         if out is not None:
             _export(study, rubric, out)
     return Settled(counts["agreed"], counts["majority"], counts["arbiter"], counts["present"], tuple(still))
+
+
+def _who(name: str, people: list[str]) -> str:
+    """The one person of that e-mail, or of that part before the @."""
+    found = [p for p in people if p == name] or [p for p in people if p.split("@")[0] == name]
+    if len(found) != 1:
+        told = ", ".join(people) or "nobody answered yet"
+        raise UserError(f"--arbiter {name}: {'two people share it' if found else 'answered nothing'}; one of: {told}")
+    return found[0]
 
 
 def _export(study: Study, rubric: Rubric, out: Path) -> None:

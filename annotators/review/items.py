@@ -29,9 +29,13 @@ class Item:
     weight: float = 0.0
     harmed: bool = False
 
-    def external_id(self, study_id: str, reviewer: str, rubric_sha256: str) -> str:
-        """32 hex digits that are the same for the same question to the same person, and no other."""
-        return digests.of_value([study_id, self.task, self.item, self.content, reviewer, rubric_sha256])[:32]
+    def external_id(self, study_id: str, reviewer: str, rubric_sha256: str, trap: bool = False) -> str:
+        """32 hex digits that are the same for the same question to the same person, and no other.
+
+        A trap is a question of its own: the person may have answered the item before it was settled.
+        """
+        names = [study_id, self.task, self.item, self.content, reviewer, rubric_sha256]
+        return digests.of_value(names + ["trap"] * trap)[:32]
 
 
 def share(seed: str, *names: str) -> float:

@@ -1,35 +1,36 @@
 """Sends items to people: one project a task and reviewer, only what is missing, nothing overwritten."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from annotators.label_studio import Project
 from annotators.progress import Progress
 from annotators.records import Adjudication
-from annotators.review import book, check, page
+from annotators.review import book, page, plan
 from annotators.review.items import Item, items
-from annotators.review.select import Shown, arranged, selected
+from annotators.review.select import Shown, selected
 from annotators.rubric import Rubric
-from runner import digests
 from runner.clock import utc_now
 from runner.study import Study
 
 CHUNK = 100
-VERSION = "panel"
-KEY = "mkb_id"
+STILL_S = 4.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Pushed:
-    """What a push did: counts, the projects' addresses by reviewer, and what a person must look at."""
+    """What a push did: tasks sent and there already, blind items and traps of a reviewer, the projects' addresses by
+    reviewer, and what a person must look at."""
 
-    n_sent: int
-    n_present: int
-    n_blind: int
-    n_traps: int
-    projects: dict[str, str]
-    conflicts: tuple[str, ...]
+    n_sent: int = 0
+    n_present: int = 0
+    n_blind: int = 0
+    n_traps: int = 0
+    projects: dict[str, str] = field(default_factory=dict)
+    conflicts: list[str] = field(default_factory=list)
 
 
 def marker(study_id: str, task: str, reviewer: str = "", rubric_sha256: str = "") -> str:
@@ -69,125 +70,105 @@ def push(
             if a.gold and a.task == rubric.task and a.rubric_sha256 == rubric.sha256
         }
         settled = [i for i in every if i.item in gold]
-        shown = arranged(selected(every, select, name), settled, blind, traps, name)
+        fresh = [i for i in selected(every, select, name) if i.item not in gold]
         ledger = book.sent(study)
-        n_sent = n_present = 0
-        projects: dict[str, str] = {}
-        conflicts: list[str] = []
+        done = Pushed()
         for reviewer in reviewers:
+            had = [s for s in ledger.values() if s.reviewer == reviewer and s.rubric_sha256 == rubric.sha256]
+            shown = plan.queue(fresh, settled, traps, blind, had, name)
+            done.n_blind, done.n_traps = sum(s.blind and not s.trap for s in shown), sum(s.trap for s in shown)
             bar = Progress(f"push {reviewer}", len(shown), progress)
             try:
-                line = marker(name, rubric.task, reviewer, rubric.sha256)
-                there = server.projects(marker(name, rubric.task))
-                for other, number in sorted(there.items()):
-                    if other != line and other.split()[3:4] == [reviewer]:
-                        conflicts.append(
-                            f"{server.url}/projects/{number}: {reviewer}'s tasks under another version of the rubric; "
-                            "answers there are not taken"
-                        )
-                project = there.get(line) or server.make_project(
-                    f"{rubric.task} {reviewer} {study.path.resolve().name}",
-                    f"{line}\n{rubric.title}",
-                    page.page(rubric),
-                )
-                projects[reviewer] = f"{server.url}/projects/{project}"
-                present: dict[str, int] = {}
-                for task, data in server.tasks(project):
-                    if (key := str(data.get(KEY))) in present:
-                        conflicts.append(f"{server.task_url(project, task)}: copy of task {present[key]}; delete one")
-                    present.setdefault(key, task)
-                due = []
-                arrived = []
-                for s in shown:
-                    key = s.item.external_id(name, reviewer, rubric.sha256)
-                    old = ledger.get(key)
-                    if key in present:
-                        n_present += 1
-                        if old is not None and not old.landed:
-                            arrived.append(old.model_copy(update={"landed": True, "at": utc_now()}))
-                    elif old is not None and old.landed and old.url == projects[reviewer]:
-                        conflicts.append(
-                            f"{projects[reviewer]}: the task of {rubric.task} {s.item.item} was deleted there; "
-                            "it is not sent again"
-                        )
-                    else:
-                        due.append((s, key))
-                        continue
-                    bar.step()
-                if arrived:
-                    book.note(study, arrived)
-                for chunk in _chunks(iter(due)):
-                    made = [_task(s, key, rubric) for s, key in chunk]
-                    lines = [
-                        _sent(s, key, projects[reviewer], reviewer, rubric, t["data"], ledger.get(key))
-                        for (s, key), t in zip(chunk, made, strict=True)
-                    ]
-                    for t, told in zip(made, lines, strict=True):
-                        if told.blind:
-                            t["predictions"] = []
-                    book.note(study, lines)
-                    server.send(project, made)
-                    book.note(study, [x.model_copy(update={"landed": True, "at": utc_now()}) for x in lines])
-                    n_sent += len(chunk)
-                    bar.step(len(chunk))
+                project = _project(study, server, rubric, name, reviewer, done)
+                _send(study, server, rubric, name, reviewer, project, shown, ledger, bar, done)
             finally:
                 bar.close()
-        return Pushed(
-            n_sent,
-            n_present,
-            sum(s.blind and not s.trap for s in shown),
-            sum(s.trap for s in shown),
-            projects,
-            tuple(conflicts),
-        )
+        return done
+
+
+def _project(study: Study, server: Any, rubric: Rubric, name: str, reviewer: str, done: Pushed) -> Project:
+    """The reviewer's project under this rubric, made where there is none; others of the reviewer's are listed."""
+    line = marker(name, rubric.task, reviewer, rubric.sha256)
+    there = server.projects(marker(name, rubric.task))
+    for other, projects in sorted(there.items()):
+        if other != line and other.split()[3:4] == [reviewer]:
+            done.conflicts += [
+                f"{server.url}/projects/{p.id}: {reviewer}'s tasks under another version of the rubric; answers there "
+                "are not taken"
+                for p in projects
+            ]
+    done.conflicts += [
+        f"{server.url}/projects/{p.id}: made twice by a push that was stopped; delete it"
+        for p in there.get(line, ())[1:]
+    ]
+    if line in there:
+        project = there[line][0]
+    else:
+        title = f"{rubric.task} {reviewer} {study.path.resolve().name}"
+        project = server.make_project(title, f"{line}\n{rubric.title}", page.page(rubric))
+    done.projects[reviewer] = f"{server.url}/projects/{project.id}"
+    return project
+
+
+def _send(
+    study: Study,
+    server: Any,
+    rubric: Rubric,
+    name: str,
+    reviewer: str,
+    project: Project,
+    shown: list[Shown],
+    ledger: dict[str, book.Sent],
+    bar: Progress,
+    done: Pushed,
+) -> None:
+    if any(s.project == project.name and not s.landed for s in ledger.values()):
+        _still(server, project)
+    present: dict[str, int] = {}
+    for number, data in server.tasks(project.id):
+        if (key := str(data.get(plan.KEY))) in present:
+            done.conflicts.append(f"{server.task_url(project.id, number)}: copy of task {present[key]}; delete one")
+        present.setdefault(key, number)
+    found = plan.plan(
+        shown, lambda s: s.item.external_id(name, reviewer, rubric.sha256, s.trap), ledger, present, project
+    )
+    done.n_present += found.n_present
+    url = done.projects[reviewer]
+    done.conflicts += [
+        f"{url}: the task of {rubric.task} {item} was deleted there; it is not sent again" for item in found.lost
+    ]
+    book.note(study, found.arrived)
+    bar.step(found.n_present + len(found.lost))
+    due = iter(found.due)
+    while chunk := list(islice(due, CHUNK)):
+        tasks = [plan.task(s, key, rubric) for s, key in chunk]
+        lines = [
+            plan.line(s, key, url, project, reviewer, rubric, t["data"])
+            for (s, key), t in zip(chunk, tasks, strict=True)
+        ]
+        book.note(study, lines)
+        server.send(project.id, tasks)
+        book.note(study, [x.model_copy(update={"landed": True, "at": utc_now()}) for x in lines])
+        done.n_sent += len(chunk)
+        bar.step(len(chunk))
+
+
+def _still(server: Any, project: Project) -> None:
+    """Wait until the number of tasks stays the same: what a killed push sent last may still be on its way."""
+    until, last, since = time.monotonic() + 20 * STILL_S, -1, time.monotonic()
+    while time.monotonic() < until:
+        n = server.n_tasks(project.id)
+        if n != last:
+            last, since = n, time.monotonic()
+        elif time.monotonic() - since >= STILL_S:
+            return
+        time.sleep(0.5)
 
 
 def _weighed(item: Item, weights: dict[str, float], harmed: frozenset[str]) -> Item:
+    names = (item.item, item.source, item.item.rpartition(":")[0])  # a fate's item begins with its transfer
     return replace(
         item,
-        weight=weights.get(item.item, weights.get(item.source, 0.0)),
-        harmed=item.item in harmed or item.source in harmed or item.item.rpartition(":")[0] in harmed,
+        weight=max((weights[n] for n in names if n in weights), default=0.0),
+        harmed=any(n in harmed for n in names),
     )
-
-
-def _task(shown: Shown, key: str, rubric: Rubric) -> dict[str, Any]:
-    item = shown.item
-    data = {KEY: key, **item.load(), "item": item.item}
-    result = check.predicted(item.said, rubric.task, page.TEXTS[rubric.task][0][0])
-    guess = (
-        [] if shown.blind or not result else [{"model_version": VERSION, "score": 1.0 - item.doubt, "result": result}]
-    )
-    if guess:
-        data["doubt"] = round(item.doubt, 4)
-    return {"data": data, "predictions": guess}
-
-
-def text_digest(data: dict[str, Any], task: str) -> str:
-    """Digest of the texts that a task shows: a person can edit them on the server."""
-    return digests.of_value({name: data.get(name) for name, _ in page.TEXTS[task]})
-
-
-def _sent(
-    shown: Shown, key: str, url: str, reviewer: str, rubric: Rubric, data: dict[str, Any], old: book.Sent | None
-) -> book.Sent:
-    # What a killed push decided stays decided: the server may already have shown it.
-    blind, trap = (old.blind, old.trap) if old is not None else (shown.blind, shown.trap)
-    return book.Sent(
-        external_id=key,
-        url=url,
-        task=rubric.task,
-        item=shown.item.item,
-        reviewer=reviewer,
-        blind=blind,
-        trap=trap,
-        rubric_sha256=rubric.sha256,
-        data_sha256=text_digest(data, rubric.task),
-        said=shown.item.said,
-        cause_due=shown.item.harmed or "cause" in shown.item.said,
-        at=utc_now(),
-    )
-
-
-def _chunks(stream: Iterator[Any]) -> Iterator[list[Any]]:
-    while chunk := list(islice(stream, CHUNK)):
-        yield chunk

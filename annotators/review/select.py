@@ -51,16 +51,9 @@ class Shown:
     trap: bool
 
 
-def arranged(chosen: Sequence[Item], settled: Sequence[Item], blind: float, traps: float, seed: str) -> list[Shown]:
-    """The chosen items, a share of them blind, with a share of settled items mixed in as (blind) traps.
-
-    Blind is drawn by item, so that all reviewers see the same ones blind. Traps stand evenly among the rest.
-    """
-    names = {i.item for i in settled}
-    fresh = [Shown(i, share(seed, "blind", i.item) < blind, False) for i in chosen if i.item not in names]
-    pool = sorted(settled, key=lambda i: share(seed, "trap", i.item))
-    mixed = [Shown(i, True, True) for i in pool[: round(traps * len(fresh))]]
+def mixed(fresh: Sequence[Shown], traps: Sequence[Shown]) -> list[Shown]:
+    """The fresh items in their order with the traps evenly among them."""
     out = list(fresh)
-    for n, trap in enumerate(mixed):
-        out.insert(round((n + 0.5) * len(fresh) / len(mixed)) + n, trap)
+    for n, trap in enumerate(traps):
+        out.insert(round((n + 0.5) * len(fresh) / len(traps)) + n, trap)
     return out

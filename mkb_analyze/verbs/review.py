@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +31,10 @@ class Review:
         traps: str = "0%",
         rubric: str | None = None,
     ) -> Answer:
-        """Send items to reviewers, one project each; --select doubtful,harmed,random:5%,all. Sends only what is missing.
+        """Send what is missing to reviewers, one project each, the most doubtful first.
 
-        --blind withholds the panel's labels on a share of the items; --traps mixes in settled items.
+        --select doubtful,harmed,random:5%,all picks the items; --blind withholds the panel's labels on a share of them;
+        --traps mixes in items whose answer is settled, that share of the others.
 
         Example:
           mkb-analyze review push --study S --task content --select doubtful,random:5% --reviewers ana,bo --blind 20%
@@ -59,7 +59,8 @@ class Review:
             weights=weights,
         )
         lines = [
-            f"{done.n_sent} tasks sent, {done.n_present} there already; {done.n_blind} items blind, {done.n_traps} traps"
+            f"{done.n_sent} tasks sent, {done.n_present} there already; each reviewer: {done.n_blind} blind, "
+            f"{done.n_traps} traps"
         ]
         lines += [f"  {who}: {url}" for who, url in done.projects.items()] + [
             f"  conflict: {c}" for c in done.conflicts
@@ -88,7 +89,8 @@ class Review:
         done = pulling.pull(opened, _server(opened), chosen)
         told = ", ".join(f"{n} {k}" for k, n in sorted(done.origins.items())) or "none"
         lines = [
-            f"{done.n_new} answers recorded, {done.n_present} known already, {done.n_skipped} skipped by people; labels: {told}"
+            f"{done.n_new} answers recorded, {done.n_present} known already, {done.n_withdrawn} taken back, "
+            f"{done.n_skipped} skipped by people; labels: {told}"
         ]
         lines += [f"  not usable: {x}" for x in done.unusable] + [f"  conflict: {x}" for x in done.conflicts]
         return Answer(
@@ -96,6 +98,7 @@ class Review:
             {
                 "n_new": done.n_new,
                 "n_present": done.n_present,
+                "n_withdrawn": done.n_withdrawn,
                 "n_skipped": done.n_skipped,
                 "origins": done.origins,
                 "unusable": list(done.unusable),
@@ -104,7 +107,9 @@ class Review:
         )
 
     def status(self, study: str, task: str = "content", rubric: str | None = None) -> Answer:
-        """Progress, agreement between people and with the panel, anchoring, traps missed, what is left; from the study alone.
+        """Progress and what is left, agreement between people and with the panel, anchoring, traps missed.
+
+        Reads the study alone: pull first.
 
         Example:
           mkb-analyze review status --study S --task content
@@ -134,8 +139,11 @@ class Review:
         if panel["anchoring"] is not None:
             lines.append(f"anchoring (shown − blind): {panel['anchoring']:+.3f}")
         lines.append(
-            f"traps missed: {found['traps']['n_missed']} of {found['traps']['n']} labels; settled items: {found['n_settled']}"
+            f"traps missed: {found['traps']['n_missed']} of {found['traps']['n']} labels; "
+            f"settled items: {found['n_settled']}"
         )
+        if found["n_other_rubric"]:
+            lines.append(f"under another version of the rubric, not counted: {found['n_other_rubric']} answers")
         return Answer("\n".join(lines), found)
 
     def gold(
@@ -184,19 +192,22 @@ class Review:
         from annotators.review import book
         from annotators.review.server import running
 
-        opened = _opened(study)
-        stop = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        signal.signal(signal.SIGINT, lambda *_: stop.set())
-        with running(
-            book.folder(opened) / "server", number(port, "port", int, 1), lambda line: print(line, flush=True)
-        ) as known:
-            print(f"{known['url']}  login {known['email']}  password {known['password']}", flush=True)
-            print(
-                "further reviewers sign up at the invite link (Organization, Invite people); Ctrl-C stops the server",
-                flush=True,
-            )
-            stop.wait()
+        opened, chosen = _opened(study), number(port, "port", int, 1)
+        if chosen > 65535:
+            raise UserError(f"--port {port}: at most 65535 is due")
+        home = book.folder(opened) / "server"
+        # A shell starts background jobs with SIGINT ignored; both signals end the server, at any instant.
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sign, signal.default_int_handler)
+        try:
+            with running(home, chosen, lambda line: print(line, flush=True)) as local:
+                print(f"{local.url}  login {local.email}  password {local.password}", flush=True)
+                print("further reviewers sign up at the invite link (Organization, Invite people)", flush=True)
+                print("Ctrl-C stops the server", flush=True)
+                local.wait()
+                raise UserError(f"label-studio: ended by itself; see {home / 'server.log'}, then run serve again")
+        except KeyboardInterrupt:
+            pass
         return Answer(f"stopped; its data is under {opened.path / 'review' / 'server'}")
 
 
@@ -226,7 +237,8 @@ def _server(study: Any) -> Any:
         home = study.path / "review" / "server"
         if not (home / "url").exists():
             raise UserError(
-                f"{study.path}: no server; run `mkb-analyze review serve` or set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY"
+                f"{study.path}: no server; run `mkb-analyze review serve` or set LABEL_STUDIO_URL and "
+                "LABEL_STUDIO_API_KEY"
             )
         from annotators.review.server import login
 
