@@ -54,6 +54,8 @@ class Server:
         self._token = token.strip()
         if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
             raise UserError(f"LABEL_STUDIO_URL {url}: an address with http:// or https:// is due")
+        if not self._token.isascii() or not self._token.isprintable():
+            raise UserError(f"LABEL_STUDIO_API_KEY: {kind_of(self._token)}; copy it anew from Account & Settings")
         with self._told():
             self._client = LabelStudio(base_url=self.url, api_key=self._token, **self._connection())
             self._client.users.whoami()
@@ -75,9 +77,10 @@ class Server:
         except ApiError as fault:
             if fault.status_code in (401, 403):
                 raise UserError(self._refused(str(fault.status_code))) from None
+            said = "" if "<html" in str(fault.body) else f" ({str(fault.body)[:200]})"
             raise UserError(
-                f"{self.url}: the server answered {fault.status_code} ({str(fault.body)[:200]}); what was done is "
-                "kept, run the same command again"
+                f"{self.url}: the server answered {fault.status_code}{said}; what was done is kept, run the same command "
+                "again, or mend LABEL_STUDIO_URL"
             ) from None
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
             raise UserError(

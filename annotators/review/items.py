@@ -124,8 +124,12 @@ def _texts(study: Study, triple: Triple) -> dict[str, str]:
 
     tries = [shown("conditioned submissions")]
     tries += [f"\n=== {s.name} ===\n{s.shown}" for s in seen.sources if s.name.startswith("conditioned submission ")]
+    # How the two attempts ended stands side by side below.
+    facts = [x for x in seen.facts.split("\n") if not x.startswith(("target solo attempt:", "conditioned attempt:"))]
     return {
-        "facts": seen.facts + ("\n" + "\n".join(seen.cuts) if seen.cuts else ""),
+        "facts": "\n".join((*facts, *seen.cuts)),
+        "solo_verdict": views.verdict_line(triple.target_solo),
+        "conditioned_verdict": views.verdict_line(triple.conditioned),
         "note": shown("source note"),
         "solo": shown("target solo kernel"),
         "conditioned": shown("conditioned kernel"),

@@ -12,6 +12,8 @@ TEXTS = {
     "content": (("text", "The note"),),
     "attribution": (
         ("facts", "The attempts"),
+        ("solo_verdict", "Solo verdict"),
+        ("conditioned_verdict", "Conditioned verdict"),
         ("note", "The note it was given"),
         ("solo", "Solo kernel"),
         ("conditioned", "Conditioned kernel"),
@@ -25,7 +27,9 @@ TEXTS = {
         ("next_note", "The next note"),
     ),
 }
-_PAIRS = (("solo", "conditioned"), ("solo_submissions", "submissions"))
+_CODES = ("solo", "conditioned", "solo_submissions", "submissions")
+_STYLE = ".code * { font-family: monospace !important; font-size: 13px; line-height: 1.4; }"
+_PAIRS = (("solo_verdict", "conditioned_verdict"), ("solo", "conditioned"), ("solo_submissions", "submissions"))
 
 
 def page(rubric: Rubric) -> str:
@@ -37,6 +41,7 @@ def page(rubric: Rubric) -> str:
     root = xml.Element("View")
     texts = TEXTS[rubric.task]
     keys = iter(KEYS)
+    xml.SubElement(root, "Style").text = _STYLE
     _definitions(root, rubric)
     titles = dict(texts)
     if rubric.task == "content":
@@ -57,8 +62,9 @@ def page(rubric: Rubric) -> str:
             if pair:
                 row = xml.SubElement(root, "View", style="display:flex;gap:1em;align-items:flex-start")
                 for half in pair:
+                    looks = {"className": "code"} if half in _CODES else {}
                     _text(
-                        xml.SubElement(row, "View", style="flex:1;min-width:0;max-height:36em;overflow:auto"),
+                        xml.SubElement(row, "View", style="flex:1;min-width:0;max-height:36em;overflow:auto", **looks),
                         half,
                         titles[half],
                     )
@@ -99,9 +105,7 @@ def _definitions(root: xml.Element, rubric: Rubric) -> None:
 
 def _text(parent: xml.Element, name: str, title: str) -> None:
     xml.SubElement(parent, "Header", size="5", value=title)
-    xml.SubElement(
-        parent, "Text", name=name, value=f"${name}", valueType="text", granularity="symbol", highlightColor="#ffd48a"
-    )
+    xml.SubElement(parent, "Text", name=name, value=f"${name}", valueType="text", granularity="symbol")
 
 
 def _choices(

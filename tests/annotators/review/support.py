@@ -1,7 +1,10 @@
 """A study with hard text and two raters that split, and a person in a real browser."""
 
+import os
 import re
 from pathlib import Path
+
+import pytest
 
 from annotators.claims import split
 from annotators.records import Annotation, ClaimLabel, Rater
@@ -16,6 +19,14 @@ NOTE = (
     "There is no point in tensor cores <b>for</b> this & that problem.\r\n"
 )
 RUBRIC = shipped("content")
+PASSWORD = "a-long-password-1"
+# What a test needs that speaks to a real server.
+REAL = [
+    pytest.mark.skipif(
+        not os.environ.get("MKB_TEST_REVIEW"), reason="needs a Label Studio server: run make test-review"
+    ),
+    pytest.mark.timeout(900),
+]
 
 
 def study(folder: Path, n_notes: int = 1) -> Study:
@@ -133,3 +144,45 @@ class Person:
     def submit(self) -> None:
         self.page.click("[data-testid=bottombar-submit-button]")
         self.page.wait_for_timeout(2500)
+
+
+def transfers_study(folder: Path) -> Study:
+    """The recorded attempts with two raters who split on every cause and on every fate."""
+    import shutil
+
+    from annotators import panel, views
+    from annotators.claims import split as claims_of
+    from annotators.records import Attribution, Fate
+
+    shutil.copytree(Path(__file__).resolve().parents[3] / "examples" / "study", folder)
+    made = Study(folder)
+    causes, fates = shipped("attribution"), shipped("fate")
+    with made.writing():
+        for name, shift in (("embedded", 0), ("openai:m", 1)):
+            about = lambda r, n=name: Rater(kind="model", name=n, rubric_id=r.id, rubric_sha256=r.sha256)  # noqa: E731
+            for n, triple in enumerate(panel.attributable(made)):
+                ref = views.ref_of(triple)
+                made.append(
+                    "attributions",
+                    Attribution(
+                        transfer=ref,
+                        rater=about(causes),
+                        cause=causes.ids[(n + shift) % len(causes.ids)],
+                        adherence=causes.scales[0].ids[0],
+                    ),
+                )
+                claim = claims_of(made.note(ref.source_note_sha256))[0]
+                if ref.own_note_sha256:
+                    made.append(
+                        "fates",
+                        Fate(
+                            transfer=ref,
+                            note_sha256=ref.source_note_sha256,
+                            start=claim.start,
+                            end=claim.end,
+                            next_note_sha256=ref.own_note_sha256,
+                            rater=about(fates),
+                            fate=fates.ids[(n + shift) % len(fates.ids)],
+                        ),
+                    )
+    return made

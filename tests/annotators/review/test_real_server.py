@@ -1,7 +1,6 @@
 """Two people label in a real browser on a real server, and what they did comes back letter for letter."""
 
 import os
-import socket
 
 import pytest
 
@@ -9,54 +8,9 @@ from annotators.claims import split
 from annotators.records import Adjudication
 from annotators.review import gold, pull, push
 from mkb_analyze import labels as labels_
-from tests.annotators.review.support import NOTE, RUBRIC, Person, sign_up, study
+from tests.annotators.review.support import NOTE, REAL, RUBRIC, study
 
-pytestmark = [
-    pytest.mark.skipif(
-        not os.environ.get("MKB_TEST_REVIEW"), reason="needs a Label Studio server: run make test-review"
-    ),
-    pytest.mark.timeout(900),
-]
-PASSWORD = "a-long-password-1"
-
-
-@pytest.fixture(scope="session")
-def served(tmp_path_factory):
-    """(address, token): a server that is named by LABEL_STUDIO_URL, or one that is started here."""
-    if os.environ.get("LABEL_STUDIO_URL"):
-        yield os.environ["LABEL_STUDIO_URL"], os.environ["LABEL_STUDIO_API_KEY"]
-        return
-    from annotators.review.server import running
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with running(tmp_path_factory.mktemp("server"), port) as known:
-        yield known["url"], known["token"]
-
-
-@pytest.fixture(scope="session")
-def server(served):
-    from annotators.label_studio import Server
-
-    return Server(*served)
-
-
-@pytest.fixture(scope="session")
-def people(served, server, tmp_path_factory):
-    sync_api = pytest.importorskip("playwright.sync_api")
-    invite, tag = server.invite_url(), os.urandom(4).hex()
-    with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=os.environ.get("MKB_CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"]
-        )
-        out = {}
-        for name in ("ana", "bo"):
-            email = f"{name}-{tag}@localhost.test"
-            sign_up(served[0], invite, email, PASSWORD)
-            out[name] = (email, Person(browser, served[0], email, PASSWORD))
-        yield out
-        browser.close()
+pytestmark = REAL
 
 
 @pytest.fixture(scope="session")
