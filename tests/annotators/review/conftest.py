@@ -18,7 +18,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="session")
 def server_home(tmp_path_factory) -> Path:
-    """A folder as `review serve` keeps it, its database made once and kept between runs: the first start takes a minute."""
+    """A folder as `review serve` keeps it. Its database is made once and kept between runs: that takes a minute."""
     from annotators.review import server
 
     kept = server.cache() / f"label-studio-{server.RELEASE}-test-home"

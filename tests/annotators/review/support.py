@@ -141,6 +141,24 @@ class Person:
         mouse.up()
         self.page.wait_for_timeout(500)
 
+    def chosen(self) -> list[list[str]]:
+        """The values that are set, question by question, in the order of the page."""
+        return self.page.eval_on_selector_all(
+            ".lsf-choices", "xs => xs.map(x => [...x.querySelectorAll('input:checked')].map(i => i.name))"
+        )
+
+    def choose(self, question: int, value: str) -> None:
+        """Answer one question, counted from the top of the page."""
+        self.page.locator(".lsf-choices").nth(question).locator(f"label:has(input[name={value}])").click()
+        self.page.wait_for_timeout(200)
+
+    def press(self, key: str) -> None:
+        self.page.keyboard.press(key)
+        self.page.wait_for_timeout(300)
+
+    def comment(self, words: str) -> None:
+        self.page.locator("textarea").last.fill(words)
+
     def submit(self) -> None:
         self.page.click("[data-testid=bottombar-submit-button]")
         self.page.wait_for_timeout(2500)

@@ -120,18 +120,3 @@ def test_a_bad_answer_is_listed_with_its_address_and_stops_nothing(tmp_path, ser
     pulled = pull.pull(made, server, RUBRIC)
     assert pulled.n_new == 1 and len(pulled.unusable) == 1
     assert f"/projects/{project}/data?task=" in pulled.unusable[0] and "no_such_label" in pulled.unusable[0]
-
-
-@pytest.mark.parametrize(
-    "token, kind",
-    [
-        ("f" * 40, "legacy"),
-        ("eyJhbGciOiJIUzI1NiJ9.eyJ0b2tlbl90eXBlIjoicmVmcmVzaCIsImV4cCI6OTk5OTk5OTk5OX0.x", "personal"),
-    ],
-)
-def test_a_wrong_token_says_which_kind_was_met(served, token, kind):
-    from annotators.label_studio import Server
-    from runner.errors import UserError
-
-    with pytest.raises(UserError, match=kind):
-        Server(served[0], token)
