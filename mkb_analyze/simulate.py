@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from annotators.records import Annotation, ClaimLabel, Rater
-from annotators.rubric import Rubric
+from annotators.rubric import Rubric, shipped
+from mkb_analyze.simulate_labels import Labelled, dress, labels
 from runner import catalogue, contract
 from runner.errors import UserError
 from runner.records import Arm, Attempt, Stage, Submission, Usage, Verdict
@@ -74,6 +75,14 @@ def simulate(
     )
     rng = np.random.default_rng(seed)
     raters = [_rater(rubric, k) for k in range(n_raters)]
+    # A stream of its own: what is added beside the verdicts moves none of them.
+    how = Labelled(
+        shipped("attribution"),
+        shipped("fate"),
+        tuple(r.name for r in raters),
+        np.random.default_rng([seed, 1]),
+        truth.rater_accuracy,
+    )
     model_effects = rng.normal(0, truth.model_sd, n_models)
     problem_effects = rng.normal(0.5, truth.problem_sd, n_problems)
     with study.writing():
@@ -92,11 +101,25 @@ def simulate(
                         raters,
                     )
                 )
-                study.append("attempts", [a for attempts, _ in made for a in attempts])
-                labels = [x for _, annotations in made for x in annotations]
-                if labels:
-                    study.append("annotations", labels)
+                _keep(study, how, rubric, made)
     return study
+
+
+def _keep(study: Study, how: Labelled, rubric: Rubric, made: list[tuple[list[Attempt], list[Annotation]]]) -> None:
+    """Write one cell's attempts with their kernels and next notes, and all labels."""
+    annotations = [x for _, given in made for x in given]
+    unsupported = frozenset(rubric.role("unsupported"))
+    said: dict[str, list[str]] = {}
+    for a in reversed(annotations):
+        note = study.note(a.note_sha256)
+        said[a.note_sha256] = [note[c.start : c.end] for c in a.claims if c.label in unsupported]
+    attempts = [dress(study, how, a, said) for group, _ in made for a in group]
+    study.append("attempts", attempts)
+    if annotations:
+        study.append("annotations", annotations)
+        attributions, fates = labels(study, how, attempts, annotations, unsupported)
+        study.append("attributions", attributions)
+        study.append("fates", fates)
 
 
 def _cell(
