@@ -13,6 +13,8 @@ from pygments.lexers import PythonLexer
 from mkb_analyze.labels import LabelledClaim
 
 MAX_SHOWN = 200_000
+_LEXER = PythonLexer(stripnl=False, ensurenl=False)
+_FORMATTER = HtmlFormatter(nowrap=True)
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
@@ -81,11 +83,17 @@ def note(
             )
         )
         plain(claim.end)
-        out.append(Markup("<sup>{}</sup></mark>").format(label.replace("_", " ")))
+        out.append(Markup("<sup>{}</sup></mark>").format(" · ".join([label.replace("_", " "), *_flags(claim)])))
     plain(len(cut))
     if len(text) > MAX_SHOWN:
         out.append(Markup("\n<em>… {} more characters are in the study's file.</em>").format(len(text) - MAX_SHOWN))
     return Markup("").join(out)
+
+
+def _flags(claim: LabelledClaim) -> list[str]:
+    """The flags that are set, short enough to stand in the text: a yes as its name, any other value as it is."""
+    said = {k.replace("_", " "): str(v).lower() for k, v in claim.flags.items()}
+    return [k if v == "true" else f"{k} {v}" for k, v in said.items() if v != "false"]
 
 
 def _describe(claim: LabelledClaim) -> str:
@@ -109,11 +117,26 @@ def legend(palette: Palette, used: Sequence[str]) -> Markup:
     return Markup('<ul class="legend" aria-label="Categories">{}</ul>').format(Markup("").join(items))
 
 
-def kernel(text: str) -> Markup:
-    """Python source in colour, escaped; long files are cut and say so."""
-    shown = _INVISIBLE.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", text[:MAX_SHOWN])
-    html = highlight(shown, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(cssclass="code"))
-    return Markup(html.replace("<pre>", '<pre tabindex="0">', 1))
+def kernel_lines(text: str) -> list[str]:
+    """The lines of Python source as escaped HTML in colour; long files are cut."""
+    shown = _INVISIBLE.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", lines_joined(text[:MAX_SHOWN]))
+    return highlight(shown, _LEXER, _FORMATTER).removesuffix("\n").split("\n")
+
+
+def lines_joined(text: str) -> str:
+    """The text with every line ended by one line feed, as the lexer counts lines."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def line_of(text: str, at: int) -> int:
+    """The number, from 1, of the line that holds offset `at` (code points)."""
+    return lines_joined(text[:at]).count("\n") + 1
+
+
+def kernel(lines: Sequence[str], prefix: str) -> Markup:
+    """Coloured source with numbered lines, each a place (`prefix-L12`) that a link can lead to."""
+    body = "".join(f'<span class="l" id="{prefix}-L{i}">{line}\n</span>' for i, line in enumerate(lines, 1))
+    return Markup(f'<pre class="code" tabindex="0">{body}</pre>')
 
 
 def code_css() -> str:
@@ -125,11 +148,22 @@ def code_css() -> str:
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
 
 
-def difference(before: str, after: str, max_lines: int = 4000) -> Markup:
-    """A unified difference of two kernels as HTML; empty when they are equal."""
-    a, b = before.splitlines()[:max_lines], after.splitlines()[:max_lines]
-    lines = []
-    for line in difflib.unified_diff(a, b, "solo", "conditioned", lineterm="", n=3):
-        kind = "add" if line.startswith("+") else "del" if line.startswith("-") else ""
-        lines.append(Markup('<span class="{}">{}</span>\n').format(kind, safe(line)) if kind else safe(line) + "\n")
-    return Markup('<pre class="diff" tabindex="0">{}</pre>').format(Markup("").join(lines)) if lines else Markup("")
+def difference(before: Sequence[str], after: Sequence[str], context: int = 3, max_lines: int = 4000) -> Markup:
+    """The difference of two kernels in coloured lines, with both line numbers; empty when they are equal."""
+    a, b = before[:max_lines], after[:max_lines]
+    out = []
+    for group in difflib.SequenceMatcher(None, a, b).get_grouped_opcodes(context):
+        if out:
+            out.append('<span class="gap">⋯</span>')
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                out += [_diff_line(" ", i1 + k + 1, j1 + k + 1, a[i1 + k]) for k in range(i2 - i1)]
+                continue
+            out += [_diff_line("−", i + 1, None, a[i]) for i in range(i1, i2)]
+            out += [_diff_line("+", None, j + 1, b[j]) for j in range(j1, j2)]
+    return Markup(f'<pre class="code diff" tabindex="0">{"".join(out)}</pre>') if out else Markup("")
+
+
+def _diff_line(sign: str, i: int | None, j: int | None, line: str) -> str:
+    kind = {"−": "del", "+": "add", " ": "same"}[sign]
+    return f'<span class="{kind}"><i>{i or "":>4} {j or "":>4} {sign} </i>{line}\n</span>'
