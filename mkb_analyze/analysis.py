@@ -11,7 +11,7 @@ from mkb_analyze import labels as labelling
 from mkb_analyze import transfers as tr
 from mkb_analyze.labels import Labels
 from mkb_analyze.table import Table, one
-from mkb_analyze.tables import agreement, attribution, beyond, content, outcomes, quality
+from mkb_analyze.tables import agreement, attribution, beyond, content, cost, outcomes, quality
 from mkb_analyze.tables.groups import Resampling, by, direction_name, harmed, helped, lift, share
 from mkb_analyze.transfers import Settings, Transfer
 from runner.errors import UserError
@@ -79,6 +79,8 @@ class Analysis:
             beyond.generations(self.transfers, self.labels, f, how),
             agreement.agreement(self.labels, c, a, f, how),
             agreement.doubtful(self.labels),
+            cost.raters(self.labels),
+            cost.attempts(self.attempts),
             quality.noise(self.attempts, self.settings, how),
             quality.sensitivity(self.attempts, self.settings, how),
             quality.issues(self.study, self.attempts, self.transfers, self.labels, (c, a, f)),
@@ -146,16 +148,28 @@ class Analysis:
         return "By the source's standing against the target solo – " + "; ".join(parts) + "."
 
     @cached_property
-    def alarms(self) -> list[str]:
-        """Groups over the harm limit with the problems to review, and what a reader must not overlook."""
+    def harmed_groups(self) -> list[tuple[str, str, int, list[Transfer]]]:
+        """(model, direction, n, harmed transfers) of every group whose harm rate is over the limit."""
         out = []
         for (model, direction), group in by(self.resolved, lambda t: (t.model, direction_name(t))).items():
             bad = [t for t in group if harmed(t)]
-            if group and len(bad) / len(group) > ALARM_HARM_RATE:
-                problems = ", ".join(str(p) for p in sorted({t.problem for t in bad}))
-                out.append(
-                    f"{model}, {direction}: harmed in {len(bad)} of {len(group)} (over {ALARM_HARM_RATE:.0%}); review problems {problems}."
-                )
+            if len(bad) / len(group) > ALARM_HARM_RATE:
+                out.append((model, direction, len(group), bad))
+        return out
+
+    @cached_property
+    def alarms(self) -> list[str]:
+        """Groups over the harm limit with the problems to review, and what a reader must not overlook."""
+        return [
+            f"{model}, {direction}: harmed in {len(bad)} of {n} (over {ALARM_HARM_RATE:.0%}); review problems "
+            f"{', '.join(str(p) for p in sorted({t.problem for t in bad}))}."
+            for model, direction, n, bad in self.harmed_groups
+        ] + self.warnings
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What a reader must not overlook beside the groups that were harmed."""
+        out = []
         unclear = [r["attempt"] for r in self.by_name["noise"].rows if r["clear"] == "no"]
         if unclear:
             out.append(

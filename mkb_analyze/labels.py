@@ -54,7 +54,11 @@ class LabelledTransfer:
 
 @dataclass(frozen=True)
 class Labels:
-    """Every label of a study that counts under one choice (`panel`, `gold` or `rater:NAME`)."""
+    """Every label of a study that counts under one choice (`panel`, `gold` or `rater:NAME`).
+
+    `usage` sums what each (rater, task) took, whichever labels count: records, unscored ones and the fields of `Usage`
+    that were measured (a field that no record measured is absent).
+    """
 
     which: str
     notes: dict[str, tuple[LabelledClaim, ...]]
@@ -63,6 +67,7 @@ class Labels:
     raters: tuple[str, ...]
     n_unscored: Counter
     rubrics: dict[str, str]
+    usage: dict[tuple[str, str], Counter] = field(default_factory=dict)
 
     @cached_property
     def fates_by_transfer(self) -> dict[str, list[tuple[Votes, tuple[Fate, ...]]]]:
@@ -108,11 +113,13 @@ def load(study: Study, which: str = "panel") -> Labels:
     seen: set[str] = set()
     unscored: Counter = Counter()
     rubrics: dict[str, str] = {}
+    usage: dict[tuple[str, str], Counter] = {}
 
     def keep(records: Iterable[Any]) -> Iterator[tuple[str, Any]]:
         for record in records:
             name = rater_name(record.rater)
             seen.add(name)
+            _add_usage(usage.setdefault((name, record.rater.rubric_id), Counter()), record)
             rubrics[record.rater.rubric_id] = record.rater.rubric_sha256
             if which != "gold" and (only is None or only in (name, record.rater.name)):
                 yield name, record
@@ -124,7 +131,17 @@ def load(study: Study, which: str = "panel") -> Labels:
         _settle(study, notes, transfers, fates, rubrics)
     elif not any(only == n or n.startswith(only) for n in seen):
         raise UserError(f"--labels {which}: no such rater in this study; it has {', '.join(sorted(seen)) or 'none'}")
-    return Labels(which, notes, transfers, fates, tuple(sorted(seen)), unscored, rubrics)
+    return Labels(which, notes, transfers, fates, tuple(sorted(seen)), unscored, rubrics, usage)
+
+
+def _add_usage(total: Counter, record: Any) -> None:
+    total["n_records"] += 1
+    total["n_unscored"] += record.unscored is not None
+    if record.usage is not None:
+        for name in type(record.usage).model_fields:
+            value = getattr(record.usage, name)
+            if value is not None:
+                total[name] += value
 
 
 def rater_name(rater: Any) -> str:

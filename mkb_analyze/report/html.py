@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from mkb_analyze.report.texts import safe
 from mkb_analyze.stats.estimate import FEW_CASES, Estimate
 from mkb_analyze.table import Column, Table, one, plain, show
 from mkb_analyze.transfers import Outcome
@@ -64,8 +65,8 @@ def _class(c: Column) -> str:
 def _cell(value: Any, c: Column, root: str) -> str:
     if isinstance(value, Estimate):
         return _estimate(value, c.kind)
-    if isinstance(value, dict):
-        return f"<td>{link(value, root)}</td>"
+    if isinstance(value, (dict, list)):
+        return f"<td>{', '.join(link(v, root) for v in ([value] if isinstance(value, dict) else value))}</td>"
     if isinstance(value, Outcome):
         return f'<td class="{value.value}">{value.value}</td>'
     value = plain(value)
@@ -73,13 +74,13 @@ def _cell(value: Any, c: Column, root: str) -> str:
         return f'<td class="num" data-value="{value}">{escape(show(value, c.kind))}</td>'
     if value is None:
         return f'<td{_class(c)} data-value=""><span class="dim">–</span></td>'
-    return f"<td{_class(c)}>{escape(value)}</td>"
+    return f"<td{_class(c)}>{safe(str(value))}</td>"
 
 
 def link(target: dict[str, Any], root: str = "") -> str:
     """`{"href", "text"}` as a link; a place on the same page (`#…`) stays, anything else is seen from the root."""
     href = target["href"] if target["href"].startswith("#") else root + target["href"]
-    return f'<a href="{escape(href)}">{escape(target["text"])}</a>'
+    return f'<a href="{escape(href)}">{safe(str(target["text"]))}</a>'
 
 
 def _estimate(e: Estimate, kind: str) -> str:

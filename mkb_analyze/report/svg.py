@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from mkb_analyze.report.texts import safe
 from mkb_analyze.transfers import Outcome
 
 _W, _H, _LEFT, _RIGHT, _TOP, _FOOT = 720, 250, 52, 150, 14, 40
@@ -51,12 +52,12 @@ def timeline(lines: Sequence[tuple[str, Sequence[float | None]]], title: str) ->
         while any(abs(at - other) < 15 for other in names):
             at += 15
         names.append(at)
-        parts.append(f'<text class="t{k}" x="{_W - _RIGHT + 14}" y="{at + 4:.1f}">{escape(name)}</text>')
+        parts.append(f'<text class="t{k}" x="{_W - _RIGHT + 14}" y="{at + 4:.1f}">{safe(name)}</text>')
     alt = f"{title}. " + "; ".join(
         f"{name}: {', '.join(f'{s:.2f}' if s else 'failed' for s in speedups)}" for name, speedups in lines
     )
     return Markup(
-        f'<svg class="chart" viewBox="0 0 {_W} {_H}" role="img" aria-label="{escape(alt)}">{"".join(parts)}</svg>'
+        f'<svg class="chart" viewBox="0 0 {_W} {_H}" role="img" aria-label="{safe(alt)}">{"".join(parts)}</svg>'
     )
 
 
@@ -98,10 +99,10 @@ def strip(rows: Sequence[tuple[str, Sequence[tuple[float, Outcome]]]], band: flo
     for i, (name, points) in enumerate(rows):
         at = line * i + line / 2
         shown = name if len(name) <= 34 else name[:16] + "…" + name[-16:]
-        parts.append(f'<text x="{left - 10}" y="{at + 4:.1f}" class="end">{escape(shown)}</text>')
+        parts.append(f'<text x="{left - 10}" y="{at + 4:.1f}" class="end">{safe(shown)}</text>')
         parts += [f'<circle class="f-{o.value}" cx="{x(r):.1f}" cy="{at:.1f}" r="5"/>' for r, o in points]
     alt = f"{title}. " + "; ".join(f"{name}: {', '.join(f'{r:.2f} {o.value}' for r, o in p)}" for name, p in rows)
     return Markup(
-        f'<svg class="chart" viewBox="0 0 {_W} {height + 26}" role="img" aria-label="{escape(alt)}">'
+        f'<svg class="chart" viewBox="0 0 {_W} {height + 26}" role="img" aria-label="{safe(alt)}">'
         f"{''.join(parts)}</svg>"
     )

@@ -37,6 +37,8 @@ class Palette:
 
 def safe(text: str) -> Markup:
     """Text as HTML: escaped, and characters that are invisible or turn the direction shown as their code."""
+    if text.isprintable():
+        return escape(text)
     return Markup(_INVISIBLE.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", str(escape(text))))
 
 
