@@ -1,7 +1,6 @@
 """From a study to a folder of pages: tables and figures made once, pages rendered, then the whole put in place."""
 
 import os
-import re
 import shutil
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -9,14 +8,11 @@ from pathlib import Path
 
 import jinja2
 
-from annotators import rubric as rubrics
 from annotators.calibrate import Calibration
 from mkb_analyze import analysis, table
 from mkb_analyze.report import pages, texts
 from mkb_analyze.simulate import is_synthetic
-from mkb_analyze.stats.estimate import Estimate
-from mkb_analyze.transfers import Outcome, Settings
-from runner import digests
+from mkb_analyze.transfers import Settings
 from runner.errors import UserError
 from runner.study import Study
 
@@ -77,23 +73,16 @@ def _write(study: Study, data: "analysis.Analysis", out: Path) -> int:
         shutil.copyfile(_HERE / "static" / name, out / "static" / name)
     (out / "static" / "code.css").write_text(texts.code_css())
     environment = _environment(study, data)
-    files = {transfer.key: f"transfers/{slug(transfer.key)}.html" for transfer in data.transfers}
-    made = pages.Pages(study, data, environment, out, files)
-    for item in made.all():
+    n_written = 0
+    for item in pages.Pages(study, data, environment, out).all():
         target = out / item.path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(item.html, "utf-8", "surrogatepass")
-        made.n_written += 1
+        n_written += 1
     for one in data.tables():
         (out / "tables").mkdir(exist_ok=True)
         (out / "tables" / f"{one.name}.csv").write_text(one.csv(), "utf-8", "surrogatepass")
-    return made.n_written
-
-
-def slug(key: str) -> str:
-    """A file name for a transfer: readable where its parts are plain, unique by a digest, never a path."""
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-").lower()[:80]
-    return f"{plain}-{digests.of_text(key)[:8]}"
+    return n_written
 
 
 def _environment(study: Study, data: "analysis.Analysis") -> jinja2.Environment:
@@ -106,8 +95,7 @@ def _environment(study: Study, data: "analysis.Analysis") -> jinja2.Environment:
     )
     environment.filters["number"] = table.one
     environment.filters["show"] = table.show
-    environment.tests["estimate"] = lambda value: isinstance(value, Estimate)
-    environment.tests["outcome"] = lambda value: isinstance(value, Outcome)
+    environment.filters["hostile"] = lambda value: texts.safe(str(value))
     environment.globals |= {
         "settings": data.settings,
         "study_digest": data.study_digest,
@@ -125,9 +113,3 @@ def _version() -> str:
         return version("mkb-analyze")
     except PackageNotFoundError:
         return "from source"
-
-
-def palette_of(data: "analysis.Analysis") -> texts.Palette:
-    """The colours of the study's content rubric."""
-    content: rubrics.Rubric = data.rubric("content")
-    return texts.Palette.of(content.ids, content.none_label, content.role("unsupported"))

@@ -1,491 +1,264 @@
-"""Which pages a report has and what stands on each."""
+"""Which pages a report has, in order, each rendered when it is asked for, so that memory does not grow with them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from annotators.records import Quotation, Side
-from mkb_analyze import figures, labels
-from mkb_analyze.analysis import Analysis
-from mkb_analyze.report import texts
-from mkb_analyze.table import Column, Table
-from mkb_analyze.tables import outcomes
-from mkb_analyze.tables.attribution import fates_of
+from mkb_analyze import figures, figures_study
+from mkb_analyze.analysis import Analysis, plural
+from mkb_analyze.report import cases, chapters, html, lists, svg
+from mkb_analyze.report.html import Picture
+from mkb_analyze.report.site import CASES, FINDINGS, Page, Site, clipped
+from mkb_analyze.table import Column, Table, show
+from mkb_analyze.tables.groups import direction_name
 from mkb_analyze.transfers import Transfer
-from runner.errors import UserError
-from runner.records import Attempt
 from runner.study import Study
-
-NAV = (
-    ("index.html", "Overview"),
-    ("index.html#outcomes", "Outcomes"),
-    ("index.html#content", "Content"),
-    ("index.html#attribution", "Attribution"),
-    ("index.html#agreement", "Agreement"),
-    ("index.html#robustness", "Robustness"),
-    ("index.html#transfers", "Transfers"),
-)
-
-
-@dataclass(frozen=True)
-class Page:
-    path: str
-    html: str
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure on disk with the sentence that says how to read it and what a screen reader says."""
-
-    name: str
-    reading: str
-    alt: str
-    table: str | None = None
-
-
-@dataclass(frozen=True)
-class Section:
-    id: str
-    title: str
-    question: str
-    figures: tuple[Picture | None, ...]
-    tables: tuple[Table, ...]
 
 
 class Pages:
-    """Renders every page of one report, one at a time, so that memory does not grow with their number."""
+    """Renders every page of one report and draws its figures into `out`."""
 
-    def __init__(self, study: Study, data: Analysis, environment: jinja2.Environment, out: Path, files: dict[str, str]):
-        self.study, self.data, self.environment, self.out, self.files = study, data, environment, out, files
-        content = data.rubric("content")
-        self.palette = texts.Palette.of(content.ids, content.none_label, content.role("unsupported"))
-        self.n_written = 0
+    def __init__(self, study: Study, data: Analysis, environment: jinja2.Environment, out: Path):
+        self.site, self.data, self.environment, self.out = Site(study, data), data, environment, out
+        self.chapters = chapters.chapters(data)
+        self._pictures: dict[str, Picture | None] = {}
 
     def all(self) -> Iterator[Page]:
-        yield self._index()
+        yield self._overview()
+        for chapter in self.chapters:
+            yield self._chapter(chapter)
+        yield from self._lists()
         order = self.data.transfers
-        for i, transfer in enumerate(order):
-            yield self._transfer(transfer, order[i - 1] if i else None, order[i + 1] if i + 1 < len(order) else None)
+        for i, t in enumerate(order):
+            before, after = order[i - 1] if i else None, order[i + 1] if i + 1 < len(order) else None
+            yield self._transfer(t, before, after)
+        yield from (self._problem(p, ts) for p, ts in self.site.by_problem.items())
+        yield from self._categories()
 
-    def _render(self, template: str, path: str, title: str, **context: Any) -> Page:
+    def _render(self, template: str, path: str, title: str, section: str = "", **context: Any) -> Page:
         root = "../" * path.count("/")
-        html = self.environment.get_template(template).render(title=title, root=root, here=path, nav=NAV, **context)
-        return Page(path, html)
-
-    # Overview --------------------------------------------------------------------------------------------------
-
-    def _index(self) -> Page:
-        data, t = self.data, self.data.by_name
-        resolved = data.resolved
-        sections = (
-            Section(
-                "outcomes",
-                "Did the note help or harm?",
-                "Each conditioned attempt is compared with the solo attempt on the same problem "
-                "and DSL; the note is all that differs.",
-                (self._ratios(), self._rates()),
-                (t["outcomes"], t["families"], t["attainment"]),
-            ),
-            Section(
-                "standing",
-                "Whose note was it?",
-                "A note from an attempt that did better than the target's solo has something to give.",
-                (self._standing(),),
-                (t["standing"], t["reverse"]),
-            ),
-            Section(
-                "content",
-                "What stands in the notes, and what goes with harm?",
-                "Every claim of a note has one category; a note has a category when any of its claims does.",
-                (self._categories(),),
-                (t["categories"], t["content"]),
-            ),
-            Section(
-                "attribution",
-                "Why did transfers harm?",
-                "A harmed transfer's cause, named by raters with quotations from both sides.",
-                (self._causes(),),
-                (t["causes"], t["adherence"], t["propagation"], t["fates"], t["generations"]),
-            ),
-            Section(
-                "agreement",
-                "Can the labels be trusted?",
-                "Raters that label the same items, compared beyond chance.",
-                (),
-                (t["agreement"], t["doubtful"]),
-            ),
-            Section(
-                "robustness",
-                "Would other settings or the clock's noise say something else?",
-                "The neutral band must be wider than the timing noise, and a conclusion should survive other clips.",
-                (),
-                (t["noise"], t["sensitivity"], t["variance"]),
-            ),
-            Section(
-                "rule",
-                "Could harm have been foreseen?",
-                "A rule from standing, adherence and categories, judged on problems that it never saw.",
-                (),
-                (t["rule"],),
-            ),
-            Section(
-                "transfers",
-                "Every case",
-                "From a figure to the sentence: open a transfer.",
-                (),
-                (outcomes.transfer_rows(data.transfers, self.files), t["attempts"], t["quality"]),
-            ),
+        text = self.environment.get_template(template).render(
+            title=title, root=root, here=section or path, findings_nav=FINDINGS, cases_nav=CASES, **context
         )
-        n_solo = sum(a.source_dsl is None for a in data.attempts)
-        n_pass = sum(bool(a.verdict and a.verdict.passed) for a in data.attempts)
-        tiles = [
-            {
-                "name": "transfers resolved",
-                "value": f"{len(resolved)} of {len(data.transfers)}",
-                "detail": f"{len(data.attempts)} attempts, {n_solo} of them solo",
-            },
-            {"name": "attempts passed", "value": f"{n_pass} of {len(data.attempts)}", "detail": "final verdicts"},
-            {
-                "name": "notes labelled",
-                "value": str(len(data.labels.notes)),
-                "detail": f"by {', '.join(data.labels.raters) or 'no rater yet'}",
-            },
-            {
-                "name": "transfers attributed",
-                "value": str(len(data.labels.transfers)),
-                "detail": f"{len(data.labels.fates)} claims traced on",
-            },
-        ]
-        title = f"What the notes were worth: {', '.join(data.models[:4]) or 'a study'}{' …' if len(data.models) > 4 else ''}"
+        return Page(path, text)
+
+    def picture(self, name: str) -> Picture | None:
+        """The figure of that name, drawn and saved once; None where the study has nothing to draw."""
+        if name not in self._pictures:
+            drawn = figures_study.draw(name, self.data)
+            if drawn is not None:
+                figures.save(drawn.figure, self.out / "figures", name)
+            self._pictures[name] = Picture(name, drawn.reading, drawn.alt, drawn.table) if drawn is not None else None
+        return self._pictures[name]
+
+    # Findings --------------------------------------------------------------------------------------------------
+
+    def _overview(self) -> Page:
+        data, site = self.data, self.site
         return self._render(
             "index.html",
             "index.html",
-            title,
-            findings=data.findings,
-            alarms=data.alarms,
-            sections=sections,
-            tiles=tiles,
+            "What the notes were worth",
+            subtitle=_subtitle(data),
+            sentences=data.findings,
+            groups=lists.groups_to_review(site).rows,
+            warnings=data.warnings,
+            tiles=_tiles(data),
+            figures=Markup("").join(html.figure(self.picture(n)) for n in ("outcomes", "paired_ratios")),
+            losses=[self._loss(t) for t in chapters.losses(data, 5)],
+            chapters=self.chapters,
         )
 
-    def _picture(self, figure: Any, name: str, reading: str, alt: str, table: str | None) -> Picture:
-        figures.save(figure, self.out / "figures", name)
-        return Picture(name, reading, alt, table)
+    def _loss(self, t: Transfer) -> dict[str, Any]:
+        blame = self.site.blame(t)
+        return {
+            "link": self.site.link(t, f"{t.model}, problem {t.problem}, {direction_name(t)}"),
+            "ratio": t.ratio,
+            "blame": self.site.link(t, clipped(blame.text, 220), blame.place) if blame else None,
+            "by": blame.by if blame else None,
+        }
 
-    def _ratios(self) -> Picture | None:
-        if not self.data.resolved:
-            return None
-        from mkb_analyze.transfers import frame
-
-        rows = frame(self.data.resolved)
-        band = self.data.settings.band
-        low, high = rows["ratio"].min(), rows["ratio"].max()
-        return self._picture(
-            figures.paired_ratios(rows, band),
-            "paired_ratios",
-            "One point a transfer, sorted; right of the shaded band the note helped, left of it it harmed.",
-            f"Paired ratios of {len(rows)} transfers from {low:.2f} to {high:.2f}.",
-            "transfers",
+    def _chapter(self, chapter: chapters.Chapter) -> Page:
+        parts = []
+        for kind, name in chapter.blocks:
+            parts.append(html.figure(self.picture(name)) if kind == "figure" else html.table(self.data.by_name[name]))
+        if chapter.path == "robustness.html":
+            parts += [html.table(t) for t in chapters.unplaced(self.data)]
+        if chapter.path == "content.html":
+            parts.append(
+                Markup('<p><a href="categories.html">Each category with its meaning and real examples</a></p>')
+            )
+        if chapter.path == "raters.html":
+            parts.append(Markup("<h2>Calibration</h2>") + _calibration(self.data))
+            parts.append(Markup('<p><a href="review.html#doubtful">The labels that raters doubt most</a></p>'))
+        return self._render(
+            "chapter.html",
+            chapter.path,
+            chapter.title,
+            question=chapter.question,
+            answer=chapter.answer,
+            body=Markup("").join(parts),
         )
 
-    def _rates(self) -> Picture | None:
-        rows = [r for r in self.data.by_name["outcomes"].rows if r["n"]]
-        if not rows:
-            return None
-        names = [f"{r['model']}, {r['direction']}" for r in rows]
-        parts = [(k, [r[f"n_{k}"] for r in rows], figures.OUTCOME_COLOURS[k]) for k in ("helped", "neutral", "harmed")]
-        return self._picture(
-            figures.stacked(names, parts, "transfers"),
-            "outcomes",
-            "Counts of transfers by outcome in each group.",
-            "; ".join(
-                f"{n}: {r['n_helped']} helped, {r['n_neutral']} neutral, {r['n_harmed']} harmed"
-                for n, r in zip(names, rows, strict=False)
-            ),
-            "outcomes",
+    # Lists -----------------------------------------------------------------------------------------------------
+
+    def _lists(self) -> Iterator[Page]:
+        site, data = self.site, self.data
+        yield self._list(
+            "review.html",
+            "Review list",
+            "What a person should look at first. A link leads to the case, a sentence to its place in the note.",
+            [
+                ("groups", "Groups that the notes harmed", [lists.groups_to_review(site)]),
+                ("losses", "Largest losses", [lists.largest_losses(site)]),
+                ("doubtful", "Doubtful labels", [lists.doubtful(site)]),
+            ],
+        )
+        yield from self._parts(
+            lists.transfers(site), "Transfers", "From a figure to the sentence: open a transfer.", "transfers.html"
+        )
+        yield self._list(
+            "problems.html", "Problems", "Every problem with all its transfers.", [("", "", [lists.problems(site)])]
+        )
+        effort = data.by_name["effort"]
+        yield from self._parts(
+            lists.attempts(site), "Attempts", "Every attempt with its final verdict.", "attempts.html", effort
+        )
+        yield self._list(
+            "quality.html",
+            "Data quality",
+            "Each row is one case that a figure does not rest on, with its reason.",
+            [("", "", list(lists.amiss(site)))],
+        )
+        yield self._render(
+            "about.html",
+            "about.html",
+            "About this report",
+            tables=list(data.tables()),
+            pictures=[p for p in map(self.picture, figures_study.FIGURES) if p is not None],
+            rubrics=[data.rubric(task) for task in ("content", "attribution", "fate")],
         )
 
-    def _standing(self) -> Picture | None:
-        rows = [r for r in self.data.by_name["standing"].rows if r["n"]]
-        if not rows:
-            return None
-        names = [f"{r['model']}: source {r['standing']}" for r in rows]
-        parts = [(k, [r[f"n_{k}"] for r in rows], figures.OUTCOME_COLOURS[k]) for k in ("helped", "neutral", "harmed")]
-        return self._picture(
-            figures.stacked(names, parts, "transfers"),
-            "standing",
-            "Outcomes within each relative standing of the source.",
-            "; ".join(
-                f"{n}: {r['n_helped']} helped, {r['n_harmed']} harmed of {r['n']}"
-                for n, r in zip(names, rows, strict=False)
-            ),
-            "standing",
-        )
+    def _list(
+        self, path: str, title: str, lead: str, sections: Sequence[tuple[str, str, list[Table]]], **more: Any
+    ) -> Page:
+        body = []
+        for id_, heading, tables in sections:
+            if heading:
+                body.append(Markup('<h2 id="{}">{}</h2>').format(id_, heading))
+            body += [html.table(t) for t in tables]
+        return self._render("list.html", path, title, lead=lead, body=Markup("").join(body), **more)
 
-    def _categories(self) -> Picture | None:
-        table = self.data.by_name["categories"]
-        rows = tuple(r for r in table.rows if r["model"] == "all" and r["difference"].defined)
-        if not rows:
-            return None
-        part = Table(table.name, table.title, table.reading, table.columns, rows)
-        return self._picture(
-            figures.intervals(part, "category", "difference", "P(category | harmed) − P(category | helped), points"),
-            "categories",
-            "Right of 0 a category stands more often in notes that harmed; a grey line includes 0.",
-            "; ".join(f"{r['category']}: {100 * r['difference'].estimate:+.0f} points" for r in rows),
-            "categories",
-        )
+    def _parts(
+        self, parts: Sequence[tuple[str, str, Table]], title: str, lead: str, section: str, first: Table | None = None
+    ) -> Iterator[Page]:
+        links = [(path, name) for path, name, _ in parts] if len(parts) > 1 else []
+        for i, (path, name, table) in enumerate(parts):
+            named = f"{title}: {name}" if links else title
+            tables = [table] if first is None or i else [first, table]
+            yield self._list(path, named, lead, [("", "", tables)], parts=links, part=path, section=section)
 
-    def _causes(self) -> Picture | None:
-        rows = tuple(
-            r for r in self.data.by_name["causes"].rows if r["cause"] != "any of the group" and r["share"].defined
-        )
-        top = {r["model"] for r in rows}
-        rows = tuple(r for r in rows if r["model"] == ("all" if "all" in top else r["model"]))
-        if not rows or not any(r["n"] for r in rows):
-            return None
-        table = self.data.by_name["causes"]
-        part = Table(table.name, table.title, table.reading, table.columns, rows)
-        return self._picture(
-            figures.intervals(part, "cause", "share", "share of harmed transfers, %", zero=False),
-            "causes",
-            "Share of each primary cause among harmed transfers with its interval.",
-            "; ".join(f"{r['cause']}: {r['n']}" for r in rows),
-            "causes",
-        )
-
-    # One transfer ------------------------------------------------------------------------------------------------
+    # Cases -----------------------------------------------------------------------------------------------------
 
     def _transfer(self, t: Transfer, before: Transfer | None, after: Transfer | None) -> Page:
-        data = self.data
-        path = self.files[t.key]
-        note, own = self._text("notes", t.source_note_sha256), self._text("notes", t.own_note_sha256)
-        solo = self._text("kernels", t.target_solo.kernel_sha256 if t.target_solo else None)
-        final = self._text("kernels", t.conditioned.kernel_sha256 if t.conditioned else None)
-        labelled = data.labels.transfers.get(t.key)
-        attributions, anchors = self._attributions(labelled.records if labelled else (), t)
-        claims = data.labels.notes.get(t.source_note_sha256 or "", ())
-        used = {c.label for c in claims if c.label}
-        link = lambda other: {"href": Path(self.files[other.key]).name, "text": other.key} if other else None  # noqa: E731
+        path = self.site.files[t.key]
+        context = cases.context(self.site, t, before, after)
+        return self._render("transfer.html", path, t.key, "transfers.html", **context)
+
+    def _problem(self, problem: int, transfers: list[Transfer]) -> Page:
+        site, first = self.site, transfers[0]
+        rows: dict[str, list] = {}
+        for t in transfers:
+            if t.resolved:
+                rows.setdefault(f"{t.model}, {direction_name(t)}", []).append((t.ratio, t.outcome))
+        listed = html.table(lists.outcomes.transfer_rows(transfers, site.files), "../")
         return self._render(
-            "transfer.html",
-            path,
-            t.key,
-            t=t,
-            before=link(before),
-            after=link(after),
-            verdicts=self._verdicts(t),
-            timeline=self._timeline(t, Path(path).stem),
-            attributions=attributions,
-            note=texts.note(note, claims, self.palette, anchors=anchors.get(Side.NOTE, ()))
-            if note is not None
-            else None,
-            legend=texts.legend(self.palette, sorted(used)),
-            claims=self._claims(note, claims, path) if claims and note else None,
-            fates=self._fates(t, note),
-            own_note=texts.note(
-                own,
-                data.labels.notes.get(t.own_note_sha256 or "", ()),
-                self.palette,
-                "own",
-                anchors.get(Side.OWN_NOTE, ()),
-            )
-            if own is not None
-            else None,
-            solo_kernel=texts.kernel(solo) if solo is not None else None,
-            conditioned_kernel=texts.kernel(final) if final is not None else None,
-            diff=texts.difference(solo, final) if solo is not None and final is not None else None,
-            solo_line=_verdict_line(t.target_solo),
-            conditioned_line=_verdict_line(t.conditioned),
+            "problem.html",
+            site.problem_file(problem),
+            f"Problem {problem}" + (f": {first.problem_name}" if first.problem_name else ""),
+            "problems.html",
+            family=first.family,
+            n_resolved=sum(t.resolved for t in transfers),
+            n_all=len(transfers),
+            strip=svg.strip(list(rows.items()), self.data.settings.band, f"Paired ratios of problem {problem}"),
+            losses=[self._loss(t) for t in chapters.losses(self.data, len(self.data.resolved)) if t.problem == problem][
+                :5
+            ],
+            table=listed,
         )
 
-    def _text(self, folder: str, sha: str | None) -> str | None:
-        if sha is None:
-            return None
-        try:
-            return self.study.text(folder, sha)
-        except UserError:
-            return None
+    def _categories(self) -> Iterator[Page]:
+        content, rows = self.data.rubric("content"), []
+        for row, about in lists.categories(self.site):
+            if about["label"]:
+                rows.append(row)
+            name = about.pop("name")
+            title = f"Category: {name.replace('_', ' ')}"
+            yield self._render("category.html", self.site.category_file(name), title, "categories.html", **about)
+        lead = f"{content.title}. {content.unit}"
+        yield self._list("categories.html", "Claim categories", lead, [("", "", [lists.category_table(rows)])])
 
-    def _verdicts(self, t: Transfer) -> Table:
-        rows = []
-        for role, a in (("source solo", t.source), ("target solo", t.target_solo), ("conditioned", t.conditioned)):
-            if a is None:
-                continue
-            for s in a.submissions:
-                v = s.verdict
-                rows.append(
-                    {
-                        "attempt": f"{role} ({a.dsl})",
-                        "step": f"submission {s.index}",
-                        "at_s": s.at_s,
-                        **_verdict_cells(v),
-                        "why": (v.reason if v else None) or s.remark,
-                    }
-                )
-            rows.append(
-                {
-                    "attempt": f"{role} ({a.dsl})",
-                    "step": "final",
-                    "at_s": None,
-                    **_verdict_cells(a.verdict),
-                    "why": a.verdict.reason if a.verdict else a.reason,
-                }
-            )
-        return Table(
-            "verdicts",
-            "Verdicts in order",
-            "Speedup is reference ÷ kernel; a failed verdict names its stage and reason.",
-            (
-                Column("attempt", "attempt"),
-                Column("step", "step"),
-                Column("at_s", "at, s", "number"),
-                Column("result", "result"),
-                Column("speedup", "speedup", "ratio"),
-                Column("kernel_ms", "kernel, ms", "number"),
-                Column("reference_ms", "reference, ms", "number"),
-                Column("why", "why"),
-            ),
-            tuple(rows),
-            exported=False,
+
+def _subtitle(data: Analysis) -> str:
+    models = f"{', '.join(data.models[:6])}{' …' if len(data.models) > 6 else ''}"
+    return f"{models or 'no model'} · {plural(len({a.problem for a in data.attempts}), 'problem')}"
+
+
+def _tiles(data: Analysis) -> list[dict[str, str]]:
+    n_solo = sum(a.source_dsl is None for a in data.attempts)
+    n_pass = sum(bool(a.verdict and a.verdict.passed) for a in data.attempts)
+    raters = ", ".join(data.labels.raters[:3]) + (" …" if len(data.labels.raters) > 3 else "")
+    return [
+        {
+            "name": "transfers resolved",
+            "value": f"{len(data.resolved)} of {len(data.transfers)}",
+            "detail": f"{plural(len(data.attempts), 'attempt')}, {n_solo} of them solo",
+            "href": "transfers.html",
+        },
+        {
+            "name": "attempts passed",
+            "value": f"{n_pass} of {len(data.attempts)}",
+            "detail": "by their final verdicts",
+            "href": "attempts.html",
+        },
+        {
+            "name": "notes labelled",
+            "value": str(len(data.labels.notes)),
+            "detail": f"by {raters or 'no rater yet'}",
+            "href": "raters.html",
+        },
+        {
+            "name": "transfers attributed",
+            "value": str(len(data.labels.transfers)),
+            "detail": f"{plural(len(data.labels.fates), 'claim')} traced on",
+            "href": "attribution.html",
+        },
+    ]
+
+
+def _calibration(data: Analysis) -> Markup:
+    """The rater against gold where a calibration was given, else how to make one."""
+    c = data.calibration
+    if c is None:
+        return Markup(
+            "<p>No calibration was given, so that rates stand as labelled. <code>mkb-analyze calibrate</code> scores a "
+            "rater against settled labels, and <code>report --calibration FILE</code> corrects the rates by it.</p>"
         )
-
-    def _timeline(self, t: Transfer, stem: str) -> Picture | None:
-        points = []
-        for role, a in (("source solo", t.source), ("target solo", t.target_solo), ("conditioned", t.conditioned)):
-            if a is not None and a.submissions:
-                points.append(
-                    (
-                        f"{role} ({a.dsl})",
-                        [s.index for s in a.submissions],
-                        [s.verdict.speedup if s.verdict else None for s in a.submissions],
-                    )
-                )
-        # One picture a transfer is worth its time in a study that people leaf through, not in one of thousands.
-        if not any(len(p[1]) > 1 for p in points) or len(self.data.transfers) > 400:
-            return None
-        return self._picture(
-            figures.timeline(points),
-            f"timeline-{stem}",
-            "Speedup of each submission in order; × at the foot failed.",
-            "; ".join(f"{n}: {', '.join('failed' if s is None else f'{s:.2f}' for s in ss)}" for n, _, ss in points),
-            None,
-        )
-
-    def _attributions(self, records: Any, t: Transfer) -> tuple[list[dict], dict[Side, list]]:
-        out, anchors = [], {}
-        for k, r in enumerate(records):
-            quotes = []
-            for j, q in enumerate(r.quotations):
-                name = f"quote-{k}-{j}"
-                inside = q.side in (Side.NOTE, Side.OWN_NOTE)
-                if inside:
-                    anchors.setdefault(q.side, []).append((q.start, q.end, name))
-                quotes.append(
-                    {
-                        "where": q.side.value.replace("_", " "),
-                        "text": texts.safe(q.text),
-                        "anchor": name if inside else _section_of(q),
-                    }
-                )
-            out.append(
-                {
-                    "rater": labels.rater_name(r.rater),
-                    "cause": r.cause,
-                    "second_cause": r.second_cause,
-                    "adherence": r.adherence,
-                    "note_unused": r.note_unused,
-                    "rationale": r.rationale,
-                    "unscored": r.unscored,
-                    "quotations": quotes,
-                }
-            )
-        return out, anchors
-
-    def _claims(self, note: str, claims: Any, path: str) -> Table:
-        rows = [
-            {
-                "claim": {"href": f"#claim-{c.start}-{c.end}", "text": texts.safe(note[c.start : c.end][:300])},
-                "category": c.label,
-                **dict(c.flags.items()),
-                "probability": c.probability,
-                "doubt": c.votes.doubt,
-            }
-            for c in claims
-        ]
-        return Table(
-            "claims",
-            "Claims of the note",
-            "Every claim with its category, flags and doubt.",
-            (
-                Column("claim", "claim"),
-                Column("category", "category"),
-                *(Column(f.id, f.id.replace("_", " ")) for f in self.data.rubric("content").flags),
-                Column("probability", "probability", "number"),
-                Column("doubt", "doubt", "number"),
-            ),
-            tuple(rows),
-            exported=False,
-        )
-
-    def _fates(self, t: Transfer, note: str | None) -> Table | None:
-        rows = []
-        for votes, records in self.data.labels.fates_by_transfer.get(t.key, ()):
-            first = records[0] if records else None
-            if first is None:
-                continue
-            quote = next((r.quotation for r in records if r.quotation), None)
-            rows.append(
-                {
-                    "claim": {
-                        "href": f"#claim-{first.start}-{first.end}",
-                        "text": texts.safe((note or "")[first.start : first.end][:300]),
-                    },
-                    "fate": votes.label,
-                    "doubt": votes.doubt,
-                    "quotation": texts.safe(quote.text[:300]) if quote else None,
-                }
-            )
-        if not rows and not fates_of(self.data.labels, t):
-            return None
-        return Table(
-            "fates_of_transfer",
-            "Unsupported claims of the note and their fate",
-            "What the conditioned attempt's own note says of each.",
-            (
-                Column("claim", "claim"),
-                Column("fate", "fate"),
-                Column("doubt", "doubt", "number"),
-                Column("quotation", "in its own words"),
-            ),
-            tuple(rows),
-            exported=False,
-        )
-
-
-def _section_of(q: Quotation) -> str:
-    return {Side.SOLO_KERNEL: "solo-kernel", Side.CONDITIONED_KERNEL: "conditioned-kernel"}.get(q.side, "verdicts")
-
-
-def _verdict_cells(v: Any) -> dict[str, Any]:
-    if v is None:
-        return {"result": "no verdict", "speedup": None, "kernel_ms": None, "reference_ms": None}
-    return {
-        "result": "passed" if v.passed else f"failed at {v.stage.value}",
-        "speedup": v.speedup,
-        "kernel_ms": v.kernel_ms,
-        "reference_ms": v.reference_ms,
-    }
-
-
-def _verdict_line(a: Attempt | None) -> Markup | str:
-    if a is None or a.verdict is None:
-        return ""
-    return (
-        f": {a.verdict.speedup:.2f}× ({a.verdict.kernel_ms:.4g} ms)"
-        if a.verdict.passed and a.verdict.kernel_ms
-        else (f": {a.verdict.speedup:.2f}×" if a.verdict.passed else f": failed at {a.verdict.stage.value}")
+    columns = [f"said {name}" for name in c.labels] + ["no label"]
+    rows = [
+        {"gold": name, **dict(zip(columns, map(int, row), strict=True))}
+        for name, row in zip(c.labels, c.confusion, strict=True)
+    ]
+    table = Table(
+        "confusion",
+        f"{c.rater.name} against gold",
+        f"{c.n_gold} gold claims of {c.n_notes} notes; a row is the settled label, a column what the rater said. "
+        f"Accuracy {show(c.accuracy, 'share')}, κ {show(c.kappa, 'number')}, macro F1 {show(c.macro_f1, 'number')}.",
+        (Column("gold", "gold"), *(Column(name, name, "number") for name in columns)),
+        tuple(rows),
+        exported=False,
     )
+    return html.table(table)

@@ -36,7 +36,9 @@ def timeline(lines: Sequence[tuple[str, Sequence[float | None]]], title: str) ->
         parts.append(f'<text x="{_LEFT - 8}" y="{y(tick) + 4:.1f}" class="end">{tick:g}×</text>')
     step = max(1, -(-n // 12))
     parts += [f'<text x="{x(i):.1f}" y="{_H - 20}" class="mid">{i + 1}</text>' for i in range(0, n, step)]
-    parts.append(f'<text x="{x(0) + width / 2 if n > 1 else x(0):.1f}" y="{_H - 4}" class="mid dimmed">submission</text>')
+    parts.append(
+        f'<text x="{x(0) + width / 2 if n > 1 else x(0):.1f}" y="{_H - 4}" class="mid dimmed">submission</text>'
+    )
     names = []
     for k, (name, speedups) in enumerate(lines):
         points = [(x(i), y(s)) for i, s in enumerate(speedups) if s]
@@ -45,7 +47,9 @@ def timeline(lines: Sequence[tuple[str, Sequence[float | None]]], title: str) ->
         parts += [_mark(k, a, b) for a, b in points]
         foot = _TOP + height + 6 + 5 * k
         parts += [
-            f'<path class="s{k}" d="M{x(i) - 4:.1f} {foot - 4}l8 8m0 -8l-8 8"/>' for i, s in enumerate(speedups) if not s
+            f'<path class="s{k}" d="M{x(i) - 4:.1f} {foot - 4}l8 8m0 -8l-8 8"/>'
+            for i, s in enumerate(speedups)
+            if not s
         ]
         # The name stands where the line ends; a name that would cover another moves down.
         at = points[-1][1] if points else foot

@@ -68,7 +68,7 @@ def note(
                 return
             start, name = following
             out.append(safe(cut[at:start]))
-            out.append(Markup('<span id="{}"></span>').format(name))
+            out.append(Markup('<span class="spot" id="{}"></span>').format(name))
             spots.remove(following)
             at = start
 

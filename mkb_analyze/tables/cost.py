@@ -26,7 +26,7 @@ def raters(labels: Labels) -> Table:
             "task": task,
             "n_records": total["n_records"],
             "n_unscored": total["n_unscored"],
-            **{f: total[f] if f in total else None for f in _FIELDS},
+            **{f: total.get(f) for f in _FIELDS},
         }
         for (rater, task), total in sorted(labels.usage.items())
     ]
