@@ -1,5 +1,6 @@
 """Tables to pictures: seaborn figures, saved as SVG (light and dark) and PNG, the same bytes for the same numbers."""
 
+import functools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +22,11 @@ OUTCOME_COLOURS = {"helped": HELPED, "neutral": NEUTRAL, "harmed": HARMED}
 INK, GRID, ACCENT, PALE = "#24292f", "#d8dee4", "#2f5fa7", "#eceff3"
 # Eight colours for parts that have no order; each at least 3 : 1 on white, neighbours far apart.
 PARTS = ("#2f5fa7", "#c2571a", "#6b8e23", "#7d4fa0", "#00798c", "#a23b5b", "#7a6a00", "#5c6670")
+# What is written on a colour: dark where the colours are light.
+ON_COLOUR = "#fefefe"
 # What a colour becomes where the page is dark; a viewer that knows no such mode keeps the first.
 _DARK = {
+    ON_COLOUR: "#12161b",
     INK: "#e3e7ec", GRID: "#39424d", ACCENT: "#8ab0ee", PALE: "#242d37", HELPED: "#5bc98c", NEUTRAL: "#8b949e",
     HARMED: "#f08078", "#2f5fa7": "#8ab0ee", "#c2571a": "#f0a070", "#6b8e23": "#b3d15c", "#7d4fa0": "#c9a3e8",
     "#00798c": "#5cc8d8", "#a23b5b": "#ee8fae", "#7a6a00": "#d8c44a", "#5c6670": "#aeb8c2",
@@ -79,10 +83,19 @@ def _with_dark_mode(svg: str) -> str:
     return svg[:at] + sheet + svg[at:].replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, 'Noto Sans', sans-serif")
 
 
+def _styled(draw: Any) -> Any:
+    """Run a drawing function under the report's style, and leave the caller's matplotlib as it was."""
+
+    @functools.wraps(draw)
+    def styled(*args: Any, **how: Any) -> Figure:
+        with matplotlib.rc_context({**sns.axes_style("white"), **_STYLE}):
+            return draw(*args, **how)
+
+    return styled
+
+
 def _axes(n_rows: float, width: float = 7.6, height: float = 0.34, base: float = 1.0) -> tuple[Figure, Any]:
-    with matplotlib.rc_context(_STYLE):
-        sns.set_theme(style="white", rc=_STYLE)
-        return plt.subplots(figsize=(width, base + height * max(n_rows, 2)))
+    return plt.subplots(figsize=(width, base + height * max(n_rows, 2)))
 
 
 def short(text: Any, limit: int = 46) -> str:
@@ -91,6 +104,7 @@ def short(text: Any, limit: int = 46) -> str:
     return clean if len(clean) <= limit else clean[: limit // 2 - 1] + "…" + clean[-(limit // 2 - 1) :]
 
 
+@_styled
 def paired_ratios(rows: pd.DataFrame, band: float) -> Figure:
     """Paired ratios, one line a problem sorted by its geometric mean, one point a transfer; the neutral band shaded."""
     means = rows.groupby("problem")["log_ratio"].mean().sort_values(kind="stable")
@@ -118,10 +132,12 @@ def paired_ratios(rows: pd.DataFrame, band: float) -> Figure:
 
 
 def _legend_below(axes: Any, figure: Figure) -> None:
-    inches = figure.get_size_inches()[1]
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.62 / max(inches - 1, 0.6)), ncols=5)
+    # 0.55 inches below the axes, whatever their height, clears the ticks and the label
+    inches = figure.get_size_inches()[1] * axes.get_position().height
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.55 / inches), ncols=5, frameon=False)
 
 
+@_styled
 def intervals(
     rows: Sequence[tuple[str, Estimate]], xlabel: str, unit: float = 100.0, zero: bool = True, good: int = -1
 ) -> Figure:
@@ -151,6 +167,7 @@ def intervals(
     return figure
 
 
+@_styled
 def stacked(names: Sequence[str], parts: Sequence[tuple[str, Sequence[float], str]], xlabel: str) -> Figure:
     """Bars of shares that add up to 100%, one a name, each part with its count; `parts` are (label, counts, colour)."""
     figure, axes = _axes(len(names), height=0.4)
@@ -161,7 +178,7 @@ def stacked(names: Sequence[str], parts: Sequence[tuple[str, Sequence[float], st
         axes.barh(range(len(names)), shares, left=left, color=colour, label=label, height=0.68, lw=0)
         for y, (start, share, value) in enumerate(zip(left, shares, values, strict=True)):
             if share >= 4:
-                axes.text(start + share / 2, y, f"{value:g}", ha="center", va="center", fontsize=9, color="white")
+                axes.text(start + share / 2, y, f"{value:g}", ha="center", va="center", fontsize=9, color=ON_COLOUR)
         left = [a + b for a, b in zip(left, shares, strict=True)]
     for y, total in enumerate(totals):
         axes.text(101, y, f"n = {total:g}", va="center", fontsize=8.5)
@@ -174,6 +191,7 @@ def stacked(names: Sequence[str], parts: Sequence[tuple[str, Sequence[float], st
     return figure
 
 
+@_styled
 def calibration(curves: Sequence[tuple[str, Sequence[tuple[float, Estimate]]]]) -> Figure:
     """What a rule predicted against what was seen, one curve a name with intervals; the diagonal is a perfect rule."""
     figure, axes = _axes(11, width=5.2, height=0.3)
@@ -198,6 +216,7 @@ def calibration(curves: Sequence[tuple[str, Sequence[tuple[float, Estimate]]]]) 
     return figure
 
 
+@_styled
 def settings_grid(rows: Sequence[tuple[str, Estimate, bool]]) -> Figure:
     """Paired lift under each setting of floor, cap and band; the chosen one stands out."""
     figure, axes = _axes(len(rows), height=0.2)

@@ -94,9 +94,7 @@ def _row(
     if not some:
         kappa = undefined("κ", "no item has two ratings")
     elif two:
-        kappa = coefficients.cohen_kappa(
-            rated[:, 0], rated[:, 1], levels, weights=weights, level=how.level
-        ).value
+        kappa = coefficients.cohen_kappa(rated[:, 0], rated[:, 1], levels, weights=weights, level=how.level).value
     else:
         kappa = coefficients.fleiss_general(rated, levels, how.level).value
     return {

@@ -30,7 +30,7 @@ function sortable(table) {
 // A search field over a long table: a row stays when it holds every word.
 function filterable(table) {
   const body = table.tBodies[0];
-  if (body.rows.length <= 8) return;
+  if (body.rows.length <= 12) return;
   const label = document.createElement("label"), input = document.createElement("input");
   const count = document.createElement("span"), name = table.caption?.textContent.trim() ?? "table";
   label.className = "filter";
@@ -133,6 +133,14 @@ document.querySelectorAll("figure.own").forEach((figure) => {
     ["PNG", "the chart", () => chartPicture(svg, name)],
     ...(table ? [["CSV", "the chart", () => tableFile(table)]] : []),
   ]);
+});
+
+// A figure wider than a phone scrolls in its own box, which a keyboard can reach.
+document.querySelectorAll(".wide").forEach((box) => {
+  if (box.scrollWidth <= box.clientWidth) return;
+  box.tabIndex = 0;
+  box.setAttribute("role", "region");
+  box.setAttribute("aria-label", "figure, scrolls sideways");
 });
 
 // A link into a folded part opens it.
