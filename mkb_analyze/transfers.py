@@ -75,7 +75,9 @@ class Settings:
         """The defaults, then what the study's manifest says under `settings`, then what was given (None: not given)."""
         own = manifest.get("settings") or {}
         if not isinstance(own, dict):
-            raise UserError(f"study.json: settings {str(own)[:60]!r} is no object; name floor, cap, band … in it or drop it")
+            raise UserError(
+                f"study.json: settings {str(own)[:60]!r} is no object; name floor, cap, band … in it or drop it"
+            )
         known = {k: v for k, v in own.items() if k in cls.__dataclass_fields__}
         return cls(**{**known, **{k: v for k, v in given.items() if v is not None}})
 

@@ -9,8 +9,11 @@ from pathlib import Path
 import jinja2
 
 from annotators.calibrate import Calibration
+from annotators.progress import Progress
 from mkb_analyze import analysis, table
-from mkb_analyze.report import pages, texts
+from mkb_analyze.pair_label import outside_pair
+from mkb_analyze.report import colours, pages, texts
+from mkb_analyze.report.site import Site
 from mkb_analyze.simulate import is_synthetic
 from mkb_analyze.transfers import Settings
 from runner.errors import UserError
@@ -72,13 +75,15 @@ def _write(study: Study, data: "analysis.Analysis", out: Path) -> int:
     for name in ("report.css", "report.js"):
         shutil.copyfile(_HERE / "static" / name, out / "static" / name)
     (out / "static" / "code.css").write_text(texts.code_css())
-    environment = _environment(study, data)
-    n_written = 0
-    for item in pages.Pages(study, data, environment, out).all():
-        target = out / item.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(item.html, "utf-8", "surrogatepass")
-        n_written += 1
+    n_written, bar = 0, Progress("pages", None)
+    with colours.made_ahead(study, colours.kernels(data.transfers)) as coloured:
+        for item in pages.Pages(Site(study, data, coloured), _environment(study, data), out).all():
+            target = out / item.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(item.html, "utf-8", "surrogatepass")
+            n_written += 1
+            bar.step()
+    bar.close()
     for one in data.tables():
         (out / "tables").mkdir(exist_ok=True)
         (out / "tables" / f"{one.name}.csv").write_text(one.csv(), "utf-8", "surrogatepass")
@@ -104,6 +109,7 @@ def _environment(study: Study, data: "analysis.Analysis") -> jinja2.Environment:
         "version": _version(),
         "scope": data.scope,
         "synthetic": is_synthetic(study),
+        "outside": outside_pair({d for t in data.transfers for d in (t.source_dsl, t.target_dsl)}),
     }
     return environment
 

@@ -1,4 +1,4 @@
-"""A transfer's own page: outcome, the sentence to blame, verdicts, note, fates, raters, kernels and their difference."""
+"""A transfer's own page: outcome, the sentence to blame, verdicts, note, fates, raters, kernels, their difference."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def context(site: Site, t: Transfer, before: Transfer | None, after: Transfer | 
     solo, final = (site.text("kernels", a.kernel_sha256 if a else None) for a in (t.target_solo, t.conditioned))
     attributions, anchors = _attributions(records, note, own, solo, final)
     fates, fate_anchors = _fates(site, t, note)
-    lines = [texts.kernel_lines(k) if k is not None else None for k in (solo, final)]
+    lines = [site.colours.lines(a.kernel_sha256 if a else None) for a in (t.target_solo, t.conditioned)]
     used = {c.label for c in (*claims, *own_claims)}
     return {
         "t": t,
@@ -178,7 +178,7 @@ def _votes(site: Site, t: Transfer, note: str | None) -> Table:
     return Table(
         "disagreement",
         "Where raters differ",
-        "Each row is an item that raters label differently; the label that counts is the majority, none where they tie.",
+        "An item a row that raters label differently; the majority counts, and nothing where they tie.",
         (
             Column("item", "item"),
             Column("label", "counts as"),

@@ -116,8 +116,8 @@ def _outcomes(data: Analysis) -> str:
     worst = max(groups, key=lambda r: r["harm_rate"].estimate)
     best = max(groups, key=lambda r: r["help_rate"].estimate)
     return (
-        f"Help rate runs up to {_interval(best['help_rate'], 'share')} ({best['model']}, {best['direction']}), harm rate "
-        f"up to {_interval(worst['harm_rate'], 'share')} ({worst['model']}, {worst['direction']})."
+        f"Help rate runs up to {_interval(best['help_rate'], 'share')} ({best['model']}, {best['direction']}), harm "
+        f"rate up to {_interval(worst['harm_rate'], 'share')} ({worst['model']}, {worst['direction']})."
     )
 
 

@@ -116,6 +116,7 @@ def figure(p: Picture | None, root: str = "") -> Markup:
     if p.table:
         files.append(f'<a href="{root}tables/{escape(p.table)}.csv">CSV{sr}</a>')
     return Markup(
-        f'<figure><div class="wide"><img src="{base}.svg" alt="{escape(p.alt)}" loading="lazy"></div><figcaption><b>How to read it.</b> '
+        f'<figure><div class="wide"><img src="{base}.svg" alt="{escape(p.alt)}" loading="lazy"></div>'
+        f'<figcaption><b>How to read it.</b> '
         f'{escape(p.reading)} <span class="files">{" · ".join(files)}</span></figcaption></figure>\n'
     )

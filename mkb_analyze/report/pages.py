@@ -15,15 +15,14 @@ from mkb_analyze.report.site import CASES, FINDINGS, Page, Site, clipped
 from mkb_analyze.table import Column, Table, show
 from mkb_analyze.tables.groups import direction_name
 from mkb_analyze.transfers import Transfer
-from runner.study import Study
 
 
 class Pages:
     """Renders every page of one report and draws its figures into `out`."""
 
-    def __init__(self, study: Study, data: Analysis, environment: jinja2.Environment, out: Path):
-        self.site, self.data, self.environment, self.out = Site(study, data), data, environment, out
-        self.chapters = chapters.chapters(data)
+    def __init__(self, site: Site, environment: jinja2.Environment, out: Path):
+        self.site, self.data, self.environment, self.out = site, site.data, environment, out
+        self.chapters = chapters.chapters(site.data)
         self._pictures: dict[str, Picture | None] = {}
 
     def all(self) -> Iterator[Page]:

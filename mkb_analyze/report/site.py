@@ -9,6 +9,7 @@ from annotators.records import Attribution, Quotation, Side
 from mkb_analyze.analysis import Analysis
 from mkb_analyze.labels import Votes
 from mkb_analyze.report import texts
+from mkb_analyze.report.colours import Colours
 from mkb_analyze.tables.groups import direction_name
 from mkb_analyze.transfers import Transfer
 from runner import digests
@@ -60,6 +61,7 @@ class Site:
 
     study: Study
     data: Analysis
+    colours: Colours
     files: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:

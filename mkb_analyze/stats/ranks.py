@@ -82,7 +82,7 @@ def _hodges_lehmann_interval(d: np.ndarray, ranks: np.ndarray, level: float) -> 
 
 
 def signed_rank_p(x: Sequence[float]) -> float:
-    """The two-sided p of `signed_rank(x)` alone, without the shift whose interval sorts all pairs; NaN without a nonzero."""
+    """The two-sided p of `signed_rank(x)` alone, without the shift's sorting of all pairs; NaN without a nonzero."""
     d = np.round(paired_values(x, np.zeros(len(x)))[0], DECIMALS)
     kept = d[d != 0]
     if not len(kept):

@@ -173,7 +173,7 @@ def test_claims_and_quotations_are_marked_in_place(hostile):
 
 
 def test_model_name_is_no_path(hostile):
-    assert {p.parent.name for p in hostile.rglob("*.html") if p.name != "index.html"} == {"transfers"}
+    assert {p.parent.name for p in hostile.rglob("*.html")} == {"out", "transfers", "problems", "categories"}
     assert not any(".." in p.name or "<" in p.name for p in hostile.rglob("*"))
 
 
@@ -192,9 +192,34 @@ def digest(folder: Path) -> dict[str, str]:
     }
 
 
-def test_same_study_same_bytes(simulated):
-    build.report(simulated / "study", simulated / "again", n_resamples=200)
-    assert digest(simulated / "again") == digest(simulated / "out")
+def test_same_study_same_bytes_with_kernels_coloured_by_other_processes(simulated, monkeypatch):
+    monkeypatch.setattr(build.colours, "_WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(build.colours.os, "cpu_count", lambda: 2)
+    build.report(simulated / "study", simulated / "forked", n_resamples=200)
+    assert digest(simulated / "forked") == digest(simulated / "out")
+
+
+def test_from_the_headline_to_the_sentence_in_one_click(hostile):
+    """The overview links the blamed sentence of the largest loss to its place in the note."""
+    start = EVIL_NOTE.index("Must")
+    (link,) = {x for x in pages(hostile)[hostile / "index.html"].links if "#quote-" in x}
+    page = (hostile / link.partition("#")[0]).read_text("utf-8")
+    at = page.index('id="quote-0-0"')
+    assert f'id="claim-{start}-' in page[at - 400 : at] and page[at:].startswith('id="quote-0-0"></span>Must use')
+
+
+def test_a_long_list_is_split_by_model_and_loses_no_row(simulated, monkeypatch):
+    monkeypatch.setattr(build.pages.lists, "MAX_ROWS", 10)
+    build.report(simulated / "study", simulated / "split", n_resamples=200)
+    rows = [
+        link
+        for path, page in pages(simulated / "split").items()
+        if path.name.startswith("transfers")
+        for link in page.links
+        if link.startswith("transfers/")
+    ]
+    assert len(rows) == len(set(rows)) == 2 * 8 * 2
+    assert len(list((simulated / "split").glob("transfers*.html"))) == 4
 
 
 def test_synthetic_stands_on_every_page(simulated):
