@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from annotators import gold as gold_
 from annotators import seats
+from annotators.progress import Progress, tracked
 from annotators.raters import Outcome
 from annotators.records import Annotation, Rater
 from annotators.rubric import Rubric, load, shipped
@@ -159,16 +160,19 @@ async def _labelled(
     chosen, _ = seats.seats([rater], limits=limits, **how)
     one = chosen[0].rater
     if hasattr(one, "rate_many"):
-        outcomes: list[Outcome] = list(one.rate_many(task, notes, 1))
+        outcomes: list[Outcome] = list(tracked(one.rate_many(task, notes, 1), "calibrate", len(notes)))
     else:
         gate = asyncio.Semaphore(chosen[0].limits.concurrency)
 
         async def rate(note: Note) -> Outcome:
             async with gate:
-                return await one.rate(task, note, 1)
+                outcome = await one.rate(task, note, 1)
+            bar.step()
+            return outcome
 
         try:
-            outcomes = await asyncio.gather(*(rate(note) for note in notes))
+            with Progress("calibrate", len(notes)) as bar:
+                outcomes = await asyncio.gather(*(rate(note) for note in notes))
         finally:
             await one.close()
     if lost := next((o for o in outcomes if o.record is None), None):

@@ -2,11 +2,15 @@
 
 import sys
 
-from mkb_analyze.console import run
-
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    try:
+        from mkb_analyze.console import run
+
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:  # before anything began
+        status = 130
+    sys.exit(status)
 
 
 if __name__ == "__main__":

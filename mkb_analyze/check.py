@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from annotators.progress import tracked
 from annotators.records import Adjudication, Annotation, Attribution, Fate
 from runner import digests, plain_json
 from runner.errors import UserError
@@ -83,7 +84,7 @@ def _checked(study: Study, repair: bool) -> Checked:
     n_lines: dict[str, int] = {}
     for table in TABLES:
         n_lines[table] = 0
-        for found in _table(study, table, named, repair):
+        for found in tracked(_table(study, table, named, repair), f"check {table}"):
             if isinstance(found, Finding):
                 findings.append(found)
             else:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mkb_analyze.console import Answer
-from mkb_analyze.verbs import attempts, numbers, studies
+from mkb_analyze.verbs import attempts, machine, numbers, studies
 from mkb_analyze.verbs import run as running
 from mkb_analyze.verbs.imports import Import
 from mkb_analyze.verbs.label import harmed_only, labelled
@@ -261,6 +261,32 @@ class Commands:
             calibration,
         )
 
+    def figure(
+        self,
+        name: str,
+        study: str,
+        style: str = "screen",
+        out: str | None = None,
+        floor: str | None = None,
+        cap: str | None = None,
+        band: str | None = None,
+        tier_edge: str | None = None,
+        baseline: str | None = None,
+        labels: str = "panel",
+        seed: str = "0",
+        resamples: str = "2000",
+    ) -> Answer:
+        """Draw one figure of the report: paired_ratios, outcomes, standing, categories or causes.
+
+        --out names an .svg, .png or .pdf file (NAME.svg here where it is left out); --style paper is as wide as a
+        column of text, with 8-point type.
+
+        Example:
+          mkb-analyze figure paired_ratios --study outputs/demo/study --style paper --out outputs/ratios.pdf
+        """
+        settings = numbers.settings_of(study, floor, cap, band, tier_edge, baseline)
+        return numbers.figure(study, name, style, out, settings, labels, seed, resamples)
+
     def power(
         self,
         points: str,
@@ -377,20 +403,29 @@ class Commands:
         """
         return studies.checked(study, repair)
 
-    def doctor(self, endpoint: str | None = None) -> Answer:
-        """Say what is installed here, which GPU and DSLs work, and how to cure what does not.
+    def doctor(self, endpoint: str | None = None, study: str | None = None, quick: str | bool = False) -> Answer:
+        """Say what is installed here and what works, each with its cure; no key is shown.
+
+        Each installed DSL compiles a tiny kernel, and runs it where its device is here (--quick leaves that out). The
+        server is --endpoint, else OPENAI_BASE_URL; Label Studio is LABEL_STUDIO_URL, else the one that serves --study.
+        The exit status is 1 when something without which nothing works is missing, or --endpoint does not answer.
+
+        Examples:
+          mkb-analyze doctor
+          mkb-analyze doctor --endpoint http://127.0.0.1:8080/v1 --quick
+        """
+        return machine.examined(endpoint, study, quick)
+
+    def completion(self, shell: str) -> Answer:
+        """Print the script by which a shell completes verbs, options and names: bash, zsh or fish.
+
+        Put `source <(mkb-analyze completion bash)` into ~/.bashrc, or the like for zsh; fish reads
+        ~/.config/fish/completions/mkb-analyze.fish.
 
         Example:
-          mkb-analyze doctor
+          mkb-analyze completion bash
         """
-        from mkb_analyze.doctor import examine
-
-        rows = examine(str(endpoint) if endpoint else None)
-        lines = [
-            f"{'ok ' if r['ok'] else '-- '} {r['what']}: {r['found']}" + (f" ({r['cure']})" if r["cure"] else "")
-            for r in rows
-        ]
-        return Answer("\n".join(lines), rows)
+        return machine.completed(Commands, shell)
 
     @staticmethod
     def overview() -> str:

@@ -1,6 +1,7 @@
 """A whole study with known truth, of any size, marked synthetic in every output."""
 
 import json
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from annotators.progress import tracked
 from annotators.records import Annotation, ClaimLabel, Rater
 from annotators.rubric import Rubric, shipped
 from mkb_analyze.simulate_labels import Labelled, dress, labels
@@ -86,22 +88,13 @@ def simulate(
     model_effects = rng.normal(0, truth.model_sd, n_models)
     problem_effects = rng.normal(0.5, truth.problem_sd, n_problems)
     with study.writing():
-        for m in range(n_models):
-            for p in range(n_problems):
-                made = list(
-                    _cell(
-                        study,
-                        rubric,
-                        rng,
-                        truth,
-                        f"simulated-{m + 1}",
-                        p + 1,
-                        n_replicates,
-                        model_effects[m] + problem_effects[p],
-                        raters,
-                    )
-                )
-                _keep(study, how, rubric, made)
+        cells = itertools.product(range(n_models), range(n_problems))
+        for m, p in tracked(cells, "simulate", n_models * n_problems):
+            effect = model_effects[m] + problem_effects[p]
+            made = list(
+                _cell(study, rubric, rng, truth, f"simulated-{m + 1}", p + 1, n_replicates, effect, raters)
+            )
+            _keep(study, how, rubric, made)
     return study
 
 

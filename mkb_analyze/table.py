@@ -5,11 +5,14 @@ import io
 import math
 import re
 from dataclasses import dataclass
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from mkb_analyze.stats.estimate import Estimate
+from runner.errors import UserError
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -25,7 +28,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`reading` is the one sentence that says how to read it; `notes` hold what a reader must know; `exported` tables have a CSV."""
+    """`reading` is the one sentence that says how to read it; `notes` hold what a reader must know.
+
+    `exported` tables have a CSV in the report. In a notebook a table shows itself.
+    """
 
     name: str
     title: str
@@ -70,6 +76,38 @@ class Table:
         writer.writerow(header)
         writer.writerows([[neutral_cell(v) for v in row] for row in body])
         return out.getvalue()
+
+    def parquet(self, path: str | Path) -> None:
+        """Write the flat table as Parquet; a column that mixes texts and numbers is written as texts.
+
+        Raises:
+            UserError: pyarrow is not installed.
+        """
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise UserError("--format parquet: pyarrow is missing; pip install 'mkb-analyze[parquet]'") from None
+        frame = self.frame()
+        for name in frame.columns:
+            column = frame[name]
+            if column.dtype == object:
+                kinds = {type(v) for v in column if v is not None}
+                mixed = len(kinds) > 1 and not kinds <= {int, float}
+                frame[name] = [None if v is None else _utf8(str(v)) if mixed or isinstance(v, str) else v for v in column]
+        frame.to_parquet(path, engine="pyarrow", index=False)
+
+    def html(self) -> str:
+        """The table as HTML, every text escaped: caption, header, rows, then how to read it."""
+        head = "".join(f"<th>{escape(c.label)}</th>" for c in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(show(r.get(c.key), c.kind))}</td>" for c in self.columns) + "</tr>"
+            for r in self.rows
+        )
+        tail = "".join(f"<p>{escape(line)}</p>" for line in (self.reading, *self.notes) if line)
+        caption = f"<caption>{escape(self.title)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{tail}"
+
+    _repr_html_ = html
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, estimates as objects."""
@@ -177,10 +215,31 @@ _TEX = {
     "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
     "×": r"$\times$",
+    "÷": r"$\div$",
+    "−": r"$-$",
+    "±": r"$\pm$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "→": r"$\rightarrow$",
+    "α": r"$\alpha$",
+    "κ": r"$\kappa$",
+    "Δ": r"$\Delta$",
+    "σ": r"$\sigma$",
     "–": "--",
+    "…": r"\ldots{}",
 }
 
 
 def _tex(text: str) -> str:
-    return " ".join("".join(_TEX.get(c, c) for c in text).split())
+    """Text that LaTeX prints as it stands: special characters escaped, control characters shown as a dot."""
+    return " ".join("".join(_TEX.get(c, c if c.isprintable() or c.isspace() else "·") for c in text).split())
+
+
+def _utf8(text: str) -> str:
+    # Parquet holds UTF-8 alone; half a surrogate pair, which a hostile name may hold, becomes its escape.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

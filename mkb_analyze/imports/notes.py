@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from annotators.progress import tracked
 from runner import digests
 from runner.errors import UserError
 from runner.study import Study
@@ -38,7 +39,7 @@ def import_notes(folder: str | Path, out: str | Path, pattern: str = "**/*.md") 
         raise UserError(f"{root}: holds no file that matches {pattern}; give a folder of Markdown notes")
     left_out, n_new, n_present = [], 0, 0
     with study.writing():
-        for file in files:
+        for file in tracked(files, "import notes"):
             name = file.relative_to(root).as_posix()
             text, fault = _read(file)
             if text is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from annotators.progress import tracked
 from mkb_analyze.imports.notes import Imported
 from runner import catalogue, plain_json
 from runner.errors import UserError
@@ -43,7 +44,7 @@ def import_upstream(store: str | Path, out: str | Path) -> Imported:
     known = {attempt.key: attempt.line() for attempt in study.attempts()}
     left_out, n_new, n_present = [], 0, 0
     with study.writing():
-        for folder, parts in _trials(root, prefix, left_out):
+        for folder, parts in tracked(_trials(root, prefix, left_out), "import upstream"):
             try:
                 attempt = _attempt(study, folder, identity["model"], *parts)
             except (ValidationError, ValueError, OSError) as fault:

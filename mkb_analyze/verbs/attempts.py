@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from annotators.progress import Progress, tracked
 from mkb_analyze.console import Answer
 from mkb_analyze.verbs.parse import folder, number, switch
 from runner.errors import UserError
@@ -26,15 +27,17 @@ def evaluated(
 
     if not Path(str(kernel)).is_file():
         raise UserError(f"{kernel}: no such file; give the kernel's source file")
-    verdict = evaluate(
-        catalogue.problem(problem, folder(problem_set), switch(compile_baseline, "compile-baseline")),
-        str(dsl),
-        Path(str(kernel)),
-        size=size,
-        device=device,
-        compile_only=switch(compile_only, "compile-only"),
-        timeout_s=number(timeout_s, "timeout-s", float, 1),
-    )
+    chosen = catalogue.problem(problem, folder(problem_set), switch(compile_baseline, "compile-baseline"))
+    with Progress("evaluate", None):
+        verdict = evaluate(
+            chosen,
+            str(dsl),
+            Path(str(kernel)),
+            size=size,
+            device=device,
+            compile_only=switch(compile_only, "compile-only"),
+            timeout_s=number(timeout_s, "timeout-s", float, 1),
+        )
     data = verdict.line()
     return Answer(json.dumps(data, indent=1, sort_keys=True), data, 0 if verdict.passed or data.get("compiled") else 1)
 
@@ -58,7 +61,8 @@ def replayed(attempts: Any, study: Any, timeout_s: Any) -> Answer:
     )
     rows = []
     with opened.writing():
-        for attempt in replay.record(root, opened, lambda p, d, k: evaluate(p, d, k, timeout_s=limit)):
+        recorded = replay.record(root, opened, lambda p, d, k: evaluate(p, d, k, timeout_s=limit))
+        for attempt in tracked(recorded, "replay", len(replay.folders(root))):
             verdict = attempt.verdict
             rows.append(
                 {

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from annotators.progress import Progress
 from mkb_analyze.console import Answer
 from mkb_analyze.verbs.parse import number
 from runner.errors import UserError
 
-_FORMATS = ("csv", "md", "latex", "json", "parquet")
+FORMATS = ("csv", "md", "latex", "json", "parquet")
 
 
 def settings_of(
@@ -51,27 +52,26 @@ def table(
     from mkb_analyze.analysis import analyse
     from runner.study import Study
 
-    if form not in _FORMATS:
-        raise UserError(f"--format {form}: one of {', '.join(_FORMATS)} is due")
+    if form not in FORMATS:
+        raise UserError(f"--format {form}: one of {', '.join(FORMATS)} is due")
     if form == "parquet" and out is None:
         raise UserError("--format parquet: a file is due; give --out FILE")
+    start, drawn = number(seed, "seed", int, 0), number(resamples, "resamples", int, 100)
     data = analyse(
         Study(Path(str(study))),
         settings=settings,
         which=str(which),
-        seed=number(seed, "seed", int, 0),
-        n_resamples=number(resamples, "resamples", int, 100),
+        seed=start,
+        n_resamples=drawn,
         calibration=calibration_of(calibration),
     )
-    tables = {t.name: t for t in data.tables()}
-    if name not in tables:
-        raise UserError(f"{name!r}: no such table; one of {', '.join(sorted(tables))}")
-    chosen = tables[name]
+    with Progress(f"table {name}", None):
+        chosen = table_of(data, name)
+    target = None if out is None else Path(str(out))
+    if target is not None:
+        target.parent.mkdir(parents=True, exist_ok=True)
     if form == "parquet":
-        try:
-            chosen.frame().to_parquet(str(out))
-        except ImportError:
-            raise UserError("--format parquet: pyarrow is not installed; pip install pyarrow") from None
+        chosen.parquet(target)
         return Answer(str(out), chosen.to_dict())
     text = {
         "csv": chosen.csv,
@@ -79,10 +79,42 @@ def table(
         "latex": chosen.latex,
         "json": lambda: json.dumps(chosen.to_dict(), indent=1, sort_keys=True) + "\n",
     }[str(form)]()
-    if out is not None:
-        Path(str(out)).write_text(text, "utf-8", "surrogatepass")
+    if target is not None:
+        target.write_text(text, "utf-8", "surrogatepass")
         return Answer(str(out), chosen.to_dict())
     return Answer(text.rstrip("\n"), chosen.to_dict())
+
+
+def figure(study: Any, name: Any, style: Any, out: Any, settings: Any, which: Any, seed: Any, resamples: Any) -> Answer:
+    """One figure of a study in one style, to a file named by --out (else NAME.svg here)."""
+    from mkb_analyze.analysis import analyse
+    from mkb_analyze.pictures import FIGURES, FORMATS, STYLES, draw
+    from runner.study import Study
+
+    target = Path(str(out)) if out is not None else Path(f"{name}.svg")
+    # What can be refused at once is refused before the numbers are made.
+    for given, known, what in (
+        (str(name), FIGURES, "no such figure"),
+        (str(style), STYLES, "no such style"),
+        (target.suffix.lower(), FORMATS, "no such format of a figure (--out)"),
+    ):
+        if given not in known:
+            raise UserError(f"{given!r}: {what}; one of {', '.join(known)}")
+    start, drawn = number(seed, "seed", int, 0), number(resamples, "resamples", int, 100)
+    data = analyse(Study(Path(str(study))), settings=settings, which=str(which), seed=start, n_resamples=drawn)
+    with Progress(f"figure {name}", None):
+        made = draw(data, str(name), str(style))
+        made.save(target)
+    told = {"path": str(target), "name": made.name, "reading": made.reading, "alt": made.alt, "table": made.table}
+    return Answer(f"{target}\n{made.reading}", told)
+
+
+def table_of(data: Any, name: Any) -> Any:
+    """One table of an analysis; a UserError lists the names."""
+    tables = {t.name: t for t in data.tables()}
+    if name not in tables:
+        raise UserError(f"{name!r}: no such table; one of {', '.join(sorted(tables))}")
+    return tables[name]
 
 
 def power(
@@ -104,7 +136,9 @@ def power(
         )
     except ValueError as fault:
         raise UserError(str(fault)) from None
-    found = problems_needed(design, number(target, "target", float, 0), rng=number(seed, "seed", int, 0))
+    goal, start = number(target, "target", float, 0), number(seed, "seed", int, 0)
+    with Progress("power: simulating studies", None):
+        found = problems_needed(design, goal, rng=start)
     gold = (
         misclassification.gold_labels_needed(gap / 2, p2, se, sp, max(found.n_transfers or 1, 1))
         if se + sp - 1 > 0.05 and (se < 1 or sp < 1)
@@ -120,8 +154,8 @@ def power(
     if found.n_problems is None:
         return Answer(f"not reached: power {found.power.estimate:.2f} at the largest design tried", data, 1)
     line = (
-        f"{found.n_problems} problems ({found.n_transfers} transfers) show a difference of {100 * gap:g} points from {p2:g} with power "
-        f"{found.power.estimate:.2f} [{found.power.low:.2f}, {found.power.high:.2f}]"
+        f"{found.n_problems} problems ({found.n_transfers} transfers) show a difference of {100 * gap:g} points "
+        f"from {p2:g} with power {found.power.estimate:.2f} [{found.power.low:.2f}, {found.power.high:.2f}]"
     )
     if gold is not None:
         line += f"; {gold} gold labels bound the corrected share to half of that"

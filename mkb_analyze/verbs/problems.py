@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from annotators.progress import tracked
 from mkb_analyze.console import Answer, printable
 from mkb_analyze.table import show
 from mkb_analyze.verbs.parse import folder, number
@@ -78,7 +79,7 @@ class Problems:
         chosen = catalogue.select(which, folder(problem_set))
         if any(isinstance(p, ForeignProblem) for p in chosen):
             return _foreign_check(chosen, start)
-        reports = [problem_check.quality(p, seed=start) for p in chosen]
+        reports = [problem_check.quality(p, seed=start) for p in tracked(chosen, "problems check")]
         lines = [
             f"{r.number:02d} {r.name}: {'ok' if r.ok else '; '.join(r.faults)} ({r.small_s:.2f} s)" for r in reports
         ]
