@@ -93,6 +93,13 @@ class Analysis:
         yield from self.by_name.values()
         yield outcomes.transfer_rows(self.transfers, {})
 
+    def table(self, name: str) -> Table:
+        """One table by name; UserError lists the names."""
+        found = {t.name: t for t in self.tables()}
+        if name not in found:
+            raise UserError(f"{name!r}: no such table; one of {', '.join(sorted(found))}")
+        return found[name]
+
     @cached_property
     def scope(self) -> str:
         """The sentence that says within what the results hold."""

@@ -62,8 +62,8 @@ def _verb(words: str, method: Any) -> Verb:
 
 def choices(words: str, name: str) -> tuple[str, ...]:
     """What may stand for one parameter of a verb, where that is a short list."""
-    from mkb_analyze.analysis import TABLES
     from mkb_analyze.pictures import FIGURES, STYLES
+    from mkb_analyze.tables import TABLES
     from mkb_analyze.verbs.numbers import FORMATS
     from runner import dsls
 
@@ -276,6 +276,6 @@ function __mkb_analyze_is
 end
 function __mkb_analyze_after
     set -l words (commandline -opc)
-    set -l n (count $argv)
-    test (count $words) -gt $n; and test "$words[2..(math $n + 1)]" = "$argv"
+    set -l last (math (count $argv) + 1)
+    test (count $words) -ge $last; and test "$words[2..$last]" = "$argv"
 end"""

@@ -1,7 +1,7 @@
 """A whole study with known truth, of any size, marked synthetic in every output."""
 
-import json
 import itertools
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -91,9 +91,7 @@ def simulate(
         cells = itertools.product(range(n_models), range(n_problems))
         for m, p in tracked(cells, "simulate", n_models * n_problems):
             effect = model_effects[m] + problem_effects[p]
-            made = list(
-                _cell(study, rubric, rng, truth, f"simulated-{m + 1}", p + 1, n_replicates, effect, raters)
-            )
+            made = list(_cell(study, rubric, rng, truth, f"simulated-{m + 1}", p + 1, n_replicates, effect, raters))
             _keep(study, how, rubric, made)
     return study
 

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -66,7 +67,7 @@ class Table:
 
     def frame(self) -> pd.DataFrame:
         header, body = self.flat()
-        return pd.DataFrame(body, columns=header)
+        return frame_of(header, body)
 
     def csv(self) -> str:
         """CSV whose text cells cannot become formulas in a spreadsheet."""
@@ -84,17 +85,18 @@ class Table:
             UserError: pyarrow is not installed.
         """
         try:
-            import pyarrow  # noqa: F401
+            import pyarrow as pa
+            from pyarrow import parquet
         except ImportError:
             raise UserError("--format parquet: pyarrow is missing; pip install 'mkb-analyze[parquet]'") from None
-        frame = self.frame()
-        for name in frame.columns:
-            column = frame[name]
-            if column.dtype == object:
-                kinds = {type(v) for v in column if v is not None}
-                mixed = len(kinds) > 1 and not kinds <= {int, float}
-                frame[name] = [None if v is None else _utf8(str(v)) if mixed or isinstance(v, str) else v for v in column]
-        frame.to_parquet(path, engine="pyarrow", index=False)
+        header, body = self.flat()
+        columns = {}
+        for k, name in enumerate(header):
+            values = [row[k] for row in body]
+            if any(isinstance(v, str) for v in values):
+                values = [None if v is None else _utf8(str(v)) for v in values]
+            columns[name] = pa.array(values)
+        parquet.write_table(pa.table(columns), path)
 
     def html(self) -> str:
         """The table as HTML, every text escaped: caption, header, rows, then how to read it."""
@@ -145,6 +147,15 @@ class Table:
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
+def frame_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
+    """A frame whose texts stay Python's own: an Arrow column refuses half a surrogate pair, which a note may hold."""
+    made = {}
+    for k, name in enumerate(columns):
+        values = [row[k] for row in rows]
+        made[name] = pd.Series(values, dtype=object if not values or any(isinstance(v, str) for v in values) else None)
+    return pd.DataFrame(made, columns=pd.Index(list(columns), dtype=object))
+
+
 def _parts(e: Estimate) -> list[Any]:
     return [e.estimate, e.low, e.high, e.level, e.n, e.p, e.q, e.method, e.reason, "; ".join(e.notes)]
 
@@ -162,8 +173,10 @@ def plain(value: Any) -> Any:
 
 def neutral_cell(value: Any) -> Any:
     """A text that a spreadsheet would run as a formula gets an apostrophe in front; numbers stay numbers."""
-    if isinstance(value, str) and value.lstrip().startswith(_FORMULA):
-        return "'" + value
+    if isinstance(value, str):
+        # A bare carriage return is not quoted by the writer and begins a new row in a spreadsheet.
+        lines = value.replace("\r\n", "\n").replace("\r", "\n")
+        return "'" + lines if value.lstrip().startswith(_FORMULA) else lines
     return "" if value is None else value
 
 

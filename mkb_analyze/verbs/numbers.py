@@ -66,7 +66,7 @@ def table(
         calibration=calibration_of(calibration),
     )
     with Progress(f"table {name}", None):
-        chosen = table_of(data, name)
+        chosen = data.table(str(name))
     target = None if out is None else Path(str(out))
     if target is not None:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -107,14 +107,6 @@ def figure(study: Any, name: Any, style: Any, out: Any, settings: Any, which: An
         made.save(target)
     told = {"path": str(target), "name": made.name, "reading": made.reading, "alt": made.alt, "table": made.table}
     return Answer(f"{target}\n{made.reading}", told)
-
-
-def table_of(data: Any, name: Any) -> Any:
-    """One table of an analysis; a UserError lists the names."""
-    tables = {t.name: t for t in data.tables()}
-    if name not in tables:
-        raise UserError(f"{name!r}: no such table; one of {', '.join(sorted(tables))}")
-    return tables[name]
 
 
 def power(
