@@ -101,14 +101,14 @@ def _quietly(quiet: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def _logging(path: str | None) -> Iterator[None]:
     """Everything that is logged goes to the file, one line each."""
-    if path is None:
-        yield
-        return
-    handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     root, level = logging.getLogger(), logging.getLogger().level
+    # Without any handler Python would print warnings and errors a second time.
+    handler: logging.Handler = logging.NullHandler()
+    if path is not None:
+        handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+        root.setLevel(logging.INFO)
     root.addHandler(handler)
-    root.setLevel(logging.INFO)
     try:
         yield
     finally:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from mkb_analyze.stats.estimate import Estimate
 from runner.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -65,7 +66,7 @@ class Table:
             body.append([plain(v) for v in line])
         return header, body
 
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> "pd.DataFrame":
         header, body = self.flat()
         return frame_of(header, body)
 
@@ -147,8 +148,10 @@ class Table:
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def frame_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
+def frame_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> "pd.DataFrame":
     """A frame whose texts stay Python's own: an Arrow column refuses half a surrogate pair, which a note may hold."""
+    import pandas as pd
+
     made = {}
     for k, name in enumerate(columns):
         values = [row[k] for row in rows]

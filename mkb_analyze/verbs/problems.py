@@ -4,7 +4,6 @@ from typing import Any
 
 from annotators.progress import tracked
 from mkb_analyze.console import Answer, printable
-from mkb_analyze.table import show
 from mkb_analyze.verbs.parse import folder, number
 
 _SHOWN = ("number", "family", "name", "formats", "n_bytes", "n_operations", "floor_ms")
@@ -27,6 +26,7 @@ class Problems:
         Example:
           mkb-analyze problems list --which mlp_norm
         """
+        from mkb_analyze.table import show
         from runner import catalogue, problem_check
 
         if problem_set is not None:

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from mkb_analyze.check import check
 from mkb_analyze.console import NEGATIVE, OK, Answer
 from mkb_analyze.verbs.parse import switch
 
 
 def checked(study: Any, repair: Any) -> Answer:
     """What a check of every line and text found; status 1 while something recorded cannot be read."""
+    from mkb_analyze.check import check
+
     seen = check(Path(str(study)), switch(repair, "repair"))
     lines = [f"{f.level}: {f.where}: {f.what}; {f.cure}" for f in seen.findings]
     counts = ", ".join(f"{n} {name}" for name, n in {**seen.n_lines, **seen.n_texts}.items() if n)
