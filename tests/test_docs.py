@@ -29,14 +29,19 @@ _BLOCK = re.compile(r"^```(?:sh|bash)?\n(.*?)^```", re.M | re.S)
 
 def commands(page: Path) -> list[str]:
     """The lines of a page that call the project's command line, comments and continuations taken off."""
-    lines: list[str] = []
-    for block in _BLOCK.findall(page.read_text("utf-8")):
-        for line in block.replace("\\\n", " ").splitlines():
-            line = line.split(" # ")[0].split("   #")[0].strip().removeprefix("$ ")
-            line = re.sub(r"^(?:\.venv/bin/)?python3? -m mkb_analyze\b", "mkb-analyze", line)
-            if line.startswith("mkb-analyze "):
-                lines.append(line)
-    return lines
+    blocks = _BLOCK.findall(page.read_text("utf-8"))
+    return [line for block in blocks for line in commands_of(block.replace("\\\n", " ").splitlines())]
+
+
+def commands_of(lines: list[str]) -> list[str]:
+    """Those lines that call the command line."""
+    found = []
+    for line in lines:
+        line = line.split(" # ")[0].split("   #")[0].strip().removeprefix("$ ")
+        line = re.sub(r"^(?:\.venv/bin/)?python3? -m mkb_analyze\b", "mkb-analyze", line)
+        if line.startswith("mkb-analyze "):
+            found.append(line)
+    return found
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ from mkb_analyze.verbs.parse import switch
 def examined(endpoint: Any, study: Any, quick: Any) -> Answer:
     """What is installed and works; status 1 when something needed does not."""
     from mkb_analyze.doctor import examine
+    from runner.study import Study
 
     rows = examine(
         str(endpoint) if endpoint else None,
-        Path(str(study)) if study else None,
+        Study(Path(str(study))).path if study else None,
         compile=not switch(quick, "quick"),
     )
     lines = [
