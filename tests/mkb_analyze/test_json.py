@@ -16,6 +16,7 @@ VERBS = {v.words: v for v in completion.verbs(cli.Commands)}
 INSTEAD = {
     "evaluate": "mkb-analyze evaluate broken.py --problem 28 --dsl numba",
     "replay": "mkb-analyze replay broken --study outputs/replayed",
+    "run": "mkb-analyze run --model my-model --problems 28 --dsls numba,tirx --study outputs/run --dry-run",
     "doctor": "mkb-analyze doctor --quick",
     "power": "mkb-analyze power 40 --base 0.3 --per-problem 4",
     "simulate": "mkb-analyze simulate --out outputs/synthetic --models 1 --problems 2",
