@@ -276,7 +276,7 @@ class Commands:
         seed: str = "0",
         resamples: str = "2000",
     ) -> Answer:
-        """Draw one figure of the report: paired_ratios, outcomes, standing, categories or causes.
+        """Draw one figure of the report: outcomes, paired_ratios, standing, categories, causes and the others.
 
         --out names an .svg, .png or .pdf file (NAME.svg here where it is left out); --style paper is as wide as a
         column of text, with 8-point type.

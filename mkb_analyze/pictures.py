@@ -1,13 +1,12 @@
-"""Every figure of a study by name, with the sentence that says how to read it, and the files it can be saved as."""
+"""A figure of a study as something to keep: drawn by name in a style, shown in a notebook, saved as SVG, PNG or PDF."""
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mkb_analyze.table import Table
 from runner.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,11 +14,26 @@ if TYPE_CHECKING:
 
     from mkb_analyze.analysis import Analysis
 
-FIGURES = ("paired_ratios", "outcomes", "standing", "categories", "causes")
+# Every figure's name, in the order of the report; a test holds it to what `figures_study` draws.
+FIGURES = (
+    "outcomes",
+    "paired_ratios",
+    "standing",
+    "categories",
+    "causes",
+    "cause_shares",
+    "adherence",
+    "propagation",
+    "fates",
+    "survival",
+    "agreement",
+    "sensitivity",
+    "rule",
+    "variance",
+)
 STYLES = ("screen", "paper")
 FORMATS = (".svg", ".png", ".pdf")
 PAPER_INCHES, PAPER_POINTS = 5.5, 8.0
-_OUTCOMES = ("helped", "neutral", "harmed")
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,7 @@ class Picture:
             ".pdf": {"CreationDate": None, "Creator": "mkb-analyze", "Producer": "mkb-analyze"},
         }[suffix]
         out = io.BytesIO()
+        # Type 42: a journal's checker wants fonts that are no Type 3.
         with matplotlib.rc_context({**_STYLE, "pdf.fonttype": 42}):
             self.figure.savefig(out, format=suffix[1:], dpi=300, metadata=told)
         return out.getvalue()
@@ -82,102 +97,16 @@ def draw(data: "Analysis", name: str, style: str = "screen") -> Picture:
         raise UserError(f"{name!r}: no such figure; one of {', '.join(FIGURES)}")
     if style not in STYLES:
         raise UserError(f"--style {style}: one of {', '.join(STYLES)} is due")
+    from mkb_analyze import figures_study
+
     with _own_backend():
-        made = _DRAWN[name](data)
+        made = figures_study.draw(name, data)
         if made is None:
-            raise UserError(f"{name}: nothing to draw in this study yet (`mkb-analyze table {_TABLE[name]}` says why)")
+            raise UserError(f"{name}: this study has nothing to draw there yet; the table of the same part says why")
         if style == "paper":
-            _for_paper(made[0])
-        _closed(made[0])
-    return Picture(name, *made, _TABLE[name])
-
-
-Made = tuple[Any, str, str] | None
-
-
-def _paired_ratios(data: "Analysis") -> Made:
-    from mkb_analyze import figures
-    from mkb_analyze.transfers import frame
-
-    if not data.resolved:
-        return None
-    rows = frame(data.resolved)
-    return (
-        figures.paired_ratios(rows, data.settings.band),
-        "One point a transfer, sorted; right of the shaded band the note helped, left of it it harmed.",
-        f"Paired ratios of {len(rows)} transfers from {rows['ratio'].min():.2f} to {rows['ratio'].max():.2f}.",
-    )
-
-
-def _counted(data: "Analysis", table: str, named: Callable[[dict[str, Any]], str], reading: str) -> Made:
-    from mkb_analyze import figures
-
-    rows = [r for r in data.by_name[table].rows if r["n"]]
-    if not rows:
-        return None
-    names = [named(r) for r in rows]
-    parts = [(k, [r[f"n_{k}"] for r in rows], figures.OUTCOME_COLOURS[k]) for k in _OUTCOMES]
-    said = (
-        f"{n}: {r['n_helped']} helped, {r['n_harmed']} harmed of {r['n']}" for n, r in zip(names, rows, strict=True)
-    )
-    return figures.stacked(names, parts, "transfers"), reading, "; ".join(said)
-
-
-def _outcomes(data: "Analysis") -> Made:
-    return _counted(
-        data, "outcomes", lambda r: f"{r['model']}, {r['direction']}", "Counts of transfers by outcome in each group."
-    )
-
-
-def _standing(data: "Analysis") -> Made:
-    return _counted(
-        data,
-        "standing",
-        lambda r: f"{r['model']}: source {r['standing']}",
-        "Outcomes within each relative standing of the source.",
-    )
-
-
-def _categories(data: "Analysis") -> Made:
-    from mkb_analyze import figures
-
-    table = data.by_name["categories"]
-    rows = tuple(r for r in table.rows if r["model"] == "all" and r["difference"].defined)
-    if not rows:
-        return None
-    part = Table(table.name, table.title, table.reading, table.columns, rows)
-    return (
-        figures.intervals(part, "category", "difference", "P(category | harmed) − P(category | helped), points"),
-        "Right of 0 a category stands more often in notes that harmed; a grey line includes 0.",
-        "; ".join(f"{r['category']}: {100 * r['difference'].estimate:+.0f} points" for r in rows),
-    )
-
-
-def _causes(data: "Analysis") -> Made:
-    from mkb_analyze import figures
-
-    table = data.by_name["causes"]
-    rows = tuple(r for r in table.rows if r["cause"] != "any of the group" and r["share"].defined)
-    pooled = any(r["model"] == "all" for r in rows)
-    rows = tuple(r for r in rows if r["model"] == "all" or not pooled)
-    if not any(r["n"] for r in rows):
-        return None
-    part = Table(table.name, table.title, table.reading, table.columns, rows)
-    return (
-        figures.intervals(part, "cause", "share", "share of harmed transfers, %", zero=False),
-        "Share of each primary cause among harmed transfers with its interval.",
-        "; ".join(f"{r['cause']}: {r['n']}" for r in rows),
-    )
-
-
-_DRAWN: dict[str, Callable[["Analysis"], Made]] = {
-    "paired_ratios": _paired_ratios,
-    "outcomes": _outcomes,
-    "standing": _standing,
-    "categories": _categories,
-    "causes": _causes,
-}
-_TABLE = {"paired_ratios": "transfers", **{n: n for n in FIGURES[1:]}}
+            _for_paper(made.figure)
+        _closed(made.figure)
+    return Picture(name, made.figure, made.reading, made.alt, made.table)
 
 
 def _for_paper(figure: "Figure") -> None:
@@ -195,8 +124,8 @@ def _own_backend() -> Iterator[None]:
     import matplotlib
 
     before = matplotlib.get_backend()
-    matplotlib.use("Agg")
     try:
+        matplotlib.use("Agg")
         yield
     finally:
         matplotlib.use(before)

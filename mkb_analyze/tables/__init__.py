@@ -19,6 +19,8 @@ TABLES = (
     "generations",
     "agreement",
     "doubtful",
+    "cost",
+    "effort",
     "noise",
     "sensitivity",
     "quality",

@@ -26,16 +26,17 @@ def started(*words):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 
 def interrupted(process, when, within_s=60.0):
-    """(status, stdout, stderr) of a process that gets SIGINT the moment `when()` is true."""
+    """(status, stdout, stderr) of a process whose group gets SIGINT, as from a terminal, the moment `when()` is true."""
     deadline = time.monotonic() + within_s
     while not when() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     assert process.poll() is None, process.communicate()
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     return process.returncode, out, err
 

@@ -16,6 +16,7 @@ VERBS = {v.words: v for v in completion.verbs(cli.Commands)}
 INSTEAD = {
     "evaluate": "mkb-analyze evaluate broken.py --problem 28 --dsl numba",
     "replay": "mkb-analyze replay broken --study outputs/replayed",
+    "review gold": "mkb-analyze review gold --study outputs/demo/study --task content",
     "run": "mkb-analyze run --model my-model --problems 28 --dsls numba,tirx --study outputs/run --dry-run",
     "doctor": "mkb-analyze doctor --quick",
     "power": "mkb-analyze power 40 --base 0.3 --per-problem 4",
@@ -44,7 +45,9 @@ def example(words):
     verb = cli.Commands
     for word in words.split():
         verb = getattr(verb, word.replace("-", "_"))
-    return commands_of(inspect.cleandoc(verb.__doc__).splitlines())[0].replace("--study S ", "--study outputs/demo/study ")
+    return commands_of(inspect.cleandoc(verb.__doc__).splitlines())[0].replace(
+        "--study S ", "--study outputs/demo/study "
+    )
 
 
 @pytest.mark.parametrize("words", [w for w in VERBS if w not in NEED_A_SERVER])

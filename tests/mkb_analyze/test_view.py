@@ -106,9 +106,19 @@ def test_figures_are_the_same_bytes_again(view, name, tmp_path):
 
 
 def test_every_figure_has_its_reading_and_a_table(view):
+    from mkb_analyze import figures_study
+
+    assert tuple(figures_study.FIGURES) == FIGURES
+    n_drawn = 0
     for name in FIGURES:
-        made = view.figure(name)
+        try:
+            made = view.figure(name)
+        except mkb_analyze.UserError as nothing:
+            assert "nothing to draw" in str(nothing)
+            continue
         assert made.reading and made.alt and made.table in TABLES
+        n_drawn += 1
+    assert n_drawn >= 8
 
 
 def test_paper_is_a_column_wide_in_eight_points(view):
@@ -130,7 +140,7 @@ def test_drawing_leaves_the_backend_of_the_notebook(view):
     "call, needle",
     [
         (lambda v: v.table("nothing"), "no such table; one of adherence"),
-        (lambda v: v.figure("nothing"), "no such figure; one of paired_ratios"),
+        (lambda v: v.figure("nothing"), "no such figure; one of outcomes"),
         (lambda v: v.figure("outcomes", "poster"), "one of screen, paper is due"),
         (lambda v: v.figure("outcomes").save("x.gif"), "ends in .svg, .png, .pdf"),
         (lambda v: mkb_analyze.open("/nonexistent"), "no study here"),

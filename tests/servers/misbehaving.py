@@ -57,8 +57,14 @@ class Server:
     def app(self) -> web.Application:
         app = web.Application(client_max_size=1 << 30)
         app.router.add_post("/v1/chat/completions", self._completion)
+        app.router.add_get("/v1/models", self._models)
         self.batches.routes(app.router)
         return app
+
+    async def _models(self, request: web.Request) -> web.Response:
+        if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+            return web.json_response({"error": {"message": "no such key"}}, status=401)
+        return web.json_response({"object": "list", "data": [{"id": "tiny", "object": "model"}]})
 
     # Running ---------------------------------------------------------------------------------------------------
 
