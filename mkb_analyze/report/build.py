@@ -10,7 +10,7 @@ import jinja2
 
 from annotators.calibrate import Calibration
 from annotators.progress import Progress
-from mkb_analyze import analysis, table
+from mkb_analyze import analysis, ctrl_c, table
 from mkb_analyze.pair_label import outside_pair
 from mkb_analyze.report import colours, pages, texts
 from mkb_analyze.report.site import Site
@@ -61,12 +61,14 @@ def report(
         (building / _MARK).write_text(data.study_digest + "\n")
         # The old report goes only when the new one is whole; a crash between leaves the old one beside it.
         old = out.with_name(f".{out.name}.{os.getpid()}.old")
-        if out.exists():
-            os.replace(out, old)
-        os.replace(building, out)
-        shutil.rmtree(old, ignore_errors=True)
+        with ctrl_c.put_off():
+            if out.exists():
+                os.replace(out, old)
+            os.replace(building, out)
+            shutil.rmtree(old, ignore_errors=True)
     finally:
-        shutil.rmtree(building, ignore_errors=True)
+        with ctrl_c.put_off():
+            shutil.rmtree(building, ignore_errors=True)
     return Made(out / "index.html", n_pages, len(data.transfers))
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from mkb_analyze import ctrl_c
 from mkb_analyze.report import texts
 from mkb_analyze.transfers import Transfer
 from runner.errors import UserError
@@ -59,7 +60,7 @@ def made_ahead(study: Study, shas: list[str]) -> Iterator[Colours]:
         return
     # A fork of this process needs no importable __main__ (a notebook, a script without a guard); the children read
     # kernels, lex and answer, and take none of the locks that a thread of this process could hold.
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), ctrl_c.put_off():
         warnings.simplefilter("ignore", DeprecationWarning)
         pool = ProcessPoolExecutor(n, multiprocessing.get_context("fork"))
         ahead = pool.map(_work, ((study.path, sha) for sha in shas), chunksize=16)

@@ -117,6 +117,6 @@ def figure(p: Picture | None, root: str = "") -> Markup:
         files.append(f'<a href="{root}tables/{escape(p.table)}.csv">CSV{sr}</a>')
     return Markup(
         f'<figure><div class="wide"><img src="{base}.svg" alt="{escape(p.alt)}" loading="lazy"></div>'
-        f'<figcaption><b>How to read it.</b> '
+        f"<figcaption><b>How to read it.</b> "
         f'{escape(p.reading)} <span class="files">{" · ".join(files)}</span></figcaption></figure>\n'
     )
