@@ -345,12 +345,18 @@ class Commands:
         max_usd: str | None = None,
         max_tokens: str | None = None,
         max_requests: str | None = None,
+        fleet: str = "local",
+        per_device: str = "1",
+        ray_address: str | None = None,
     ) -> Answer:
         """Run an experiment: solo attempts, their notes, conditioned attempts; a repeated call does what is missing.
 
         --dry-run prints the plan (done, missing, stale and why) with its price. --aa N adds N A/A twins: solos made
         twice, the report's null. --agent replay:DIR takes kernels and notes from disk. The key comes from
         OPENAI_API_KEY. The exit status is 1 when an attempt broke. See docs/run.md.
+
+        --fleet local grades on every visible GPU (else on the processor), one evaluation at a time on each, while
+        --concurrency attempts wait for their model. --per-device N tries N at once on a processor.
 
         Examples:
           mkb-analyze run --model my-model --problems '28,36,6*' --dsls cutedsl,tirx --replicates 3 --dry-run
@@ -379,6 +385,9 @@ class Commands:
             max_usd=max_usd,
             max_tokens=max_tokens,
             max_requests=max_requests,
+            fleet=fleet,
+            per_device=per_device,
+            ray_address=ray_address,
         )
 
     def replay(self, folder: str, study: str, timeout_s: str = "600") -> Answer:

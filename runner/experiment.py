@@ -15,6 +15,7 @@ from runner.errors import UserError
 from runner.estimate import Cost, estimate
 from runner.evaluate import pick_device
 from runner.execute import Agent, Evaluate, Summary, execute
+from runner.fleet import Fleet, LocalFleet
 from runner.limits import Limits
 from runner.llm import Client
 from runner.plan import Current, Order, Wanted, plan, split
@@ -41,6 +42,9 @@ class Asked:
     device: str | None = None
     redo_stale: bool = False
     concurrency: int = 4
+    fleet: str = "local"
+    per_device: int = 1
+    ray_address: str | None = None
 
     @property
     def problems(self) -> Mapping[int, Problem]:
@@ -75,6 +79,20 @@ def common_device(names: Sequence[str], device: str | None = None) -> str:
     for name in names:
         pick_device(name, device)
     return device
+
+
+def fleet_of(asked: Asked) -> Fleet:
+    """Where kernels are graded: on this machine's devices, or on a Ray cluster's. Close it in the end.
+
+    Raises:
+        UserError: no such fleet; the DSLs have no common device there; a GPU was to take two evaluations at once.
+    """
+    names = asked.wanted.dsls
+    if asked.fleet == "local":
+        if asked.ray_address is not None:
+            raise UserError(f"--ray-address {asked.ray_address}: only --fleet ray has an address; give both or neither")
+        return LocalFleet(common_device(names, asked.device), asked.per_device)
+    raise UserError(f"--fleet {asked.fleet}: local is due")
 
 
 def agent_of(asked: Asked, device: str) -> Agent:

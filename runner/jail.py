@@ -59,7 +59,7 @@ class Child:
             stderr=subprocess.STDOUT,
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
         theirs.close()
         self.pid = self.process.pid
@@ -209,7 +209,8 @@ class Child:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Run in a fresh child: have the kernel end it when the thread that started it is gone."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

@@ -18,12 +18,17 @@ def ran(model: Any, problems: Any, dsls: Any, study: Any, dry_run: Any, **given:
     from runner import experiment
 
     asked = _asked(model, problems, dsls, study, **given)
-    device = experiment.common_device(asked.wanted.dsls, asked.device)
-    agent = experiment.agent_of(asked, device)
-    if switch(dry_run, "dry-run"):
-        found = experiment.planned(asked, agent)
-        return Answer("\n".join([*_plan_lines(found), *_label(asked)]), _plan_data(found))
-    return _run(asked, agent, device)
+    only_plan = switch(dry_run, "dry-run")
+    fleet = experiment.fleet_of(asked)
+    try:
+        agent = experiment.agent_of(asked, fleet.device)
+        if only_plan:
+            found = experiment.planned(asked, agent)
+            told = {**_plan_data(found), "fleet": fleet.words()}
+            return Answer("\n".join([*_plan_lines(found), fleet.words(), *_label(asked)]), told)
+        return _run(asked, fleet.agent(agent, asked), fleet)
+    finally:
+        fleet.close()
 
 
 def _asked(model: Any, problems: Any, dsls: Any, study: Any, **given: Any) -> Any:
@@ -63,30 +68,31 @@ def _asked(model: Any, problems: Any, dsls: Any, study: Any, **given: Any) -> An
         str(given["device"]) if given["device"] else None,
         switch(given["redo_stale"], "redo-stale"),
         concurrency,
+        str(given["fleet"]),
+        count("per_device", 1),
+        str(given["ray_address"]) if given["ray_address"] else None,
     )
 
 
-def _run(asked: Any, agent: Any, device: str) -> Answer:
+def _run(asked: Any, agent: Any, fleet: Any) -> Answer:
     from runner import experiment
-    from runner.local_device import LocalDevice
 
     bars: list[Progress] = []
-    local = LocalDevice(device)
     try:
         found, summary = experiment.run(
             asked,
             agent,
-            local,
-            device,
+            fleet,
+            fleet.device,
             on_plan=lambda p: bars.append(Progress("attempts", len(p.due))),
             on_attempt=lambda a: bars[0].step(),
         )
     finally:
-        local.close()
         for bar in bars:
             bar.close()
     lines = [_attempt_line(a) for a in summary.recorded]
     n_due = len(found.due)
+    lines.append(fleet.words())
     lines += [f"left: {key}: {why}" for key, why in sorted(summary.left.items())]
     lines.append(
         f"{len(summary.recorded)} of {n_due} due attempts recorded ({summary.n_broken} broke), "
@@ -96,6 +102,7 @@ def _run(asked: Any, agent: Any, device: str) -> Answer:
         lines.append(f"stopped: {summary.stopped}; what came is kept, run the same command again to go on")
     data = {
         "study": str(asked.study),
+        "fleet": fleet.words(),
         "n_due": n_due,
         "attempts": [a.key for a in summary.recorded],
         "n_broken": summary.n_broken,
