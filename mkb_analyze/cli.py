@@ -356,7 +356,8 @@ class Commands:
         OPENAI_API_KEY. The exit status is 1 when an attempt broke. See docs/run.md.
 
         --fleet local grades on every visible GPU (else on the processor), one evaluation at a time on each, while
-        --concurrency attempts wait for their model. --per-device N tries N at once on a processor.
+        --concurrency attempts wait for their model. --per-device N tries N at once on a processor. --fleet ray grades on the Ray cluster
+        at --ray-address (by default the one that runs here), one GPU an evaluation.
 
         Examples:
           mkb-analyze run --model my-model --problems '28,36,6*' --dsls cutedsl,tirx --replicates 3 --dry-run

@@ -16,6 +16,7 @@ from runner.estimate import Cost, estimate
 from runner.evaluate import pick_device
 from runner.execute import Agent, Evaluate, Summary, execute
 from runner.fleet import Fleet, LocalFleet
+from runner.fleet_ray import RayFleet
 from runner.limits import Limits
 from runner.llm import Client
 from runner.plan import Current, Order, Wanted, plan, split
@@ -92,7 +93,11 @@ def fleet_of(asked: Asked) -> Fleet:
         if asked.ray_address is not None:
             raise UserError(f"--ray-address {asked.ray_address}: only --fleet ray has an address; give both or neither")
         return LocalFleet(common_device(names, asked.device), asked.per_device)
-    raise UserError(f"--fleet {asked.fleet}: local is due")
+    if asked.fleet == "ray":
+        if asked.per_device != 1:
+            raise UserError(f"--per-device {asked.per_device}: a cluster's devices take one at a time; leave it out")
+        return RayFleet(names, asked.device, asked.ray_address)
+    raise UserError(f"--fleet {asked.fleet}: local or ray is due")
 
 
 def agent_of(asked: Asked, device: str) -> Agent:
