@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from annotators.embedded import cues
 from annotators.rubric import Rubric, shipped
 
-SAME_MATTER = 0.30  # similarity from which two claims speak of the same thing; median of reworded pairs is .44
+SAME_MATTER = 0.30  # similarity from which two claims speak of the same thing: chosen, not measured on labelled pairs
 TRACE = 0.22  # similarity from which a piece of advice has left a trace in a kernel or note
 FULL, SOME = 0.75, 0.20  # shares of advice with a trace from which adherence is full, and is any at all
 NUMBER_BONUS = 0.15  # added when two claims share a figure

@@ -57,7 +57,7 @@ def make(
     threshold: float | None = None,
     model_file: str | Path | None = None,
 ) -> AnyRater:
-    """The rater that `spec` names: `embedded`, `openai:MODEL` or `file:PATH`.
+    """The rater that `spec` names: `embedded`, `embedded:MODEL` (a file of `train-rater`), `openai:MODEL` or `file:PATH`.
 
     `budget` is shared by raters that spend from one purse. `temperature` None leaves the server's own.
 
@@ -65,10 +65,10 @@ def make(
         UserError: no such rater, or one that cannot work (no key, no file).
     """
     kind, _, rest = spec.partition(":")
-    if spec == "embedded":
+    if kind == "embedded" and (rest or spec == kind):
         from annotators.raters.offline import Offline
 
-        return Offline(model_file, threshold)
+        return Offline(rest or model_file, threshold)
     if kind == "openai" and rest:
         from annotators.raters.openai_rater import OpenAIRater
 
@@ -85,4 +85,4 @@ def make(
         from annotators.raters.file_rater import FileRater
 
         return FileRater(rest)
-    raise UserError(f"rater {spec!r}: embedded, openai:MODEL or file:PATH is due")
+    raise UserError(f"rater {spec!r}: embedded, embedded:MODEL, openai:MODEL or file:PATH is due")

@@ -33,6 +33,8 @@ class Offline:
 
     def __init__(self, model_file: str | Path | None = None, threshold: float | None = None):
         self.rater = EmbeddedRater(model_file, threshold)
+        if model_file is not None:
+            self.name = f"embedded:{Path(model_file).name}"
 
     @cached_property
     def _rules_sha256(self) -> str:

@@ -1,5 +1,6 @@
 """Making raters: names, panel files, labels from a file."""
 
+import dataclasses
 import json
 
 import pytest
@@ -31,6 +32,17 @@ def test_a_rater_that_cannot_be_made_is_one_line(spec):
     with pytest.raises(UserError) as caught:
         raters.make(spec)
     assert "\n" not in str(caught.value)
+
+
+def test_a_model_file_of_ones_own_is_a_rater_of_its_own_name(tmp_path):
+    from annotators.embedded import model
+
+    shipped_model = model.load()
+    file = tmp_path / "mine.npz"
+    digest = model.save(dataclasses.replace(shipped_model, threshold=0.5), file)
+    own = raters.make(f"embedded:{file}")
+    assert own.name == "embedded:mine.npz"
+    assert own.rater.threshold == 0.5 and own.rater.model.sha256 == digest != shipped_model.sha256
 
 
 def test_a_panel_file_names_raters_repeats_and_limits(tmp_path):
