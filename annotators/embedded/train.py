@@ -1,6 +1,7 @@
 """Trains the embedded rater from what the repository holds: `python -m annotators.embedded.train [--check]`."""
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,9 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="measure only, write nothing")
     asked = parser.parse_args()
     trained, measured = train(shipped_corpus(asked.gold))
+    rows = (asked.gold / "gold.jsonl").read_text("utf-8").splitlines()
+    # the notes of its training, so that a calibration on them is marked
+    trained.facts["note_sha256"] = sorted({json.loads(row)["note_sha256"] for row in rows if row.strip()})
     for name, m in measured.items():
         print(f"== {name}, held-out notes\n{m.table()}")
     print(f"trained on {trained.facts['n_claims']} claims; abstains under {trained.threshold:.3f}")
